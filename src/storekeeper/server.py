@@ -22,7 +22,15 @@ from storekeeper.api.metrics import Slots
 from storekeeper.databases import absolute, database, refuse_gone, refuse_tokens
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, bridge_log, emit, use_format, write_line
-from storekeeper.listener import bind, check_open_files_limit, has_client, listen
+from storekeeper.listener import (
+    address_of,
+    bind,
+    check_open_files_limit,
+    has_client,
+    host_of,
+    listen,
+    passed_by_systemd,
+)
 from storekeeper.service import Service
 from storekeeper.settings import Settings, is_loopback
 from storekeeper.supervisor import (
@@ -54,14 +62,17 @@ def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     use_format(settings.log_format)
     check_open_files_limit(settings.workers)
+    passed = passed_by_systemd()
+    if passed or settings.uds:
+        settings = msgspec.structs.replace(settings, host=host_of(passed) if passed else "localhost")
     if settings.auth is None and not is_loopback(settings.host):
         raise CannotStart(
-            f"--host {settings.host} can be reached from elsewhere: choose which requests need a token, with --auth"
-            " all, --auth writes or --auth open (none)"
+            f"{'ListenStream' if passed else '--host'} {settings.host} can be reached from elsewhere: choose which"
+            " requests need a token, with --auth all, --auth writes or --auth open (none)"
         )
     # Where another service listens on the port, this start may not make or upgrade a database.
     with ExitStack() as stack:
-        listener = stack.enter_context(bind(settings.host, settings.port))
+        listener = stack.enter_context(passed or bind(settings.host, settings.port, settings.uds))
         console = CONSOLE
         if settings.demo:
             from storekeeper import demo  # noqa: PLC0415 - others do not pay for it
@@ -70,7 +81,7 @@ def serve(settings: Settings) -> int:
             console = console_link("", token)
         settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
         listen(listener, settings.host, settings.port)
-        status = _serve(settings, listener, console)
+        status = _serve(settings, listener, console, passed=bool(passed))
     if status:
         refuse_gone(settings.database)
         if settings.auth is None:
@@ -78,19 +89,24 @@ def serve(settings: Settings) -> int:
     return status
 
 
-def _serve(settings: Settings, listener: socket.socket, console: str) -> int:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    bound_host, port = listener.getsockname()[:2]
+def _serve(settings: Settings, listener: socket.socket, console: str, *, passed: bool) -> int:
+    address = address_of(listener, settings.host)
     # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1 does.
     settings = msgspec.structs.replace(
-        settings, host=bound_host, allowed_host=(*settings.allowed_host, settings.host)
+        settings, host=host_of(listener), allowed_host=(*settings.allowed_host, settings.host)
     )
     service = Service(settings, create=False, slots=_slots(settings.workers))
-    announce = partial(_announce, settings, f"http://{host}:{port}", console)
+    announce = partial(_announce, settings, address, console)
     if settings.workers > 1:
         work = partial(_run_worker, service, listener)
         return Supervisor(
-            settings.workers, work, listener, announce, service.slots.release, settings.drain_delay
+            settings.workers,
+            work,
+            listener,
+            announce,
+            service.slots.release,
+            settings.drain_delay,
+            passed=passed,
         ).run()
     # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
     # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
@@ -214,7 +230,8 @@ def _announce(settings: Settings, address: str, console: str) -> None:
     name = database(settings.database).name
     link = f"{address}{console}"
     if settings.log_format == "logfmt":
-        write_line(f"Storekeeper listens on {address} with {name}; the console is at {link} (Ctrl-C stops it)")
+        linked = f"; the console is at {link}" * address.startswith("http")
+        write_line(f"Storekeeper listens on {address} with {name}{linked} (Ctrl-C stops it)")
     emit(
         Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid(), address=address
     )

@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), "Port to listen on; 0 picks a free one."] = 8080
+    uds: Annotated[str | None, "Unix socket to listen on instead: a path. Its owner and group can connect."] = None
     database: Annotated[str, f"Where the stores are: {DATABASES}"] = "sqlite:///storekeeper.db"
     workers: Annotated[int, Meta(ge=1, le=64), "Number of processes that serve the database."] = 1
     error_detail: Annotated[Literal["detailed", "generic"], "Whether a 400 names the violated fields and rules."] = (

@@ -136,7 +136,7 @@ class Supervisor:
     """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it.
 
     `on_end` is called with the number of a worker that ended, and whether it was lost. After a SIGTERM,
-    clients are accepted for `drain_delay` seconds more.
+    clients are accepted for `drain_delay` seconds more. A listener that was `passed` is somebody else's too.
     """
 
     def __init__(
@@ -147,9 +147,12 @@ class Supervisor:
         announce: Callable[[], None],
         on_end: Callable[[int, bool], None],
         drain_delay: float = 0.0,
+        *,
+        passed: bool = False,
     ) -> None:
         self._on_end = on_end
         self._drain_delay = drain_delay
+        self._passed = passed
         self._count = count
         self._work = work
         self._listener = listener
@@ -290,8 +293,9 @@ class Supervisor:
         if all(worker.closing for worker in self._workers):
             self._listener.close()  # the last worker refuses new clients; this socket would reset them
         elif time.monotonic() > self._closes_at + CLOSE_TIMEOUT:
-            with suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
+            if not self._passed:
+                with suppress(OSError):
+                    self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
 
 

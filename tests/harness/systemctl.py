@@ -1,8 +1,9 @@
 """`systemctl` on a test's machine, where systemd cannot run: starts a unit's command as the unit says, and stops it.
 
-What it carries out of a unit: Type=notify (a start waits until the service responds), User, EnvironmentFile,
-ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an empty CapabilityBoundingSet, and ProtectSystem=strict with
-StateDirectory and PrivateTmp (/var/lib, /tmp can be written).
+What it carries out of a unit: Type=notify (a start waits until the service responds) and oneshot (until it ends),
+User, EnvironmentFile, ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an empty CapabilityBoundingSet, and
+ProtectSystem=strict with StateDirectory, ReadWritePaths and PrivateTmp (/var, /tmp can be written). Of sockets and
+timers it carries out nothing.
 """
 
 import configparser
@@ -20,7 +21,7 @@ UNITS = Path("/etc/systemd/system")
 
 
 def main(verb: str, *rest: str) -> None:
-    names = [name for name in rest if not name.startswith("--")]
+    names = [name for name in rest if not name.startswith("--") and not name.endswith((".socket", ".timer"))]
     for name in names:
         if verb in {"stop", "restart"}:
             stop(name)
@@ -42,14 +43,17 @@ def start(name: str) -> None:
     if name == "nginx":
         subprocess.run(["nginx"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         return
-    unit = configparser.ConfigParser(interpolation=None)
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.read(UNITS / f"{name}.service")
     service = unit["Service"]
+    if service["Type"] == "oneshot":
+        done = subprocess.run(command(service), env=settings(service), umask=int(service["UMask"], 8), check=False)
+        sys.exit(done.returncode)
     log = Path(f"/run/{name}.log")  # not in /var/log, where a page puts one
     with log.open("wb") as opened:
         process = subprocess.Popen(
             command(service),
-            env=environment(Path(service["EnvironmentFile"])),
+            env=settings(service),
             stderr=opened,
             stdout=opened,
             umask=int(service["UMask"], 8),
@@ -63,7 +67,6 @@ def start(name: str) -> None:
 
 
 def command(service: configparser.SectionProxy) -> list[str]:
-    assert service["Type"] == "notify"
     assert service["ProtectSystem"] == "strict"
     assert service.getboolean("NoNewPrivileges")
     assert service["CapabilityBoundingSet"] == ""
@@ -71,12 +74,13 @@ def command(service: configparser.SectionProxy) -> list[str]:
     run = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--no-new-privs", "--bounding-set=-all"]
     run += shlex.split(service["ExecStart"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    files = min(int(service["LimitNOFILE"]), most)  # systemd may raise the hard limit, a test may not
+    files = min(int(service.get("LimitNOFILE", most)), most)  # systemd may raise the hard limit, a test may not
     run = ["prlimit", f"--nofile={files}", *run]
     return ["unshare", "--mount", "sh", "-c", f"mount -o remount,bind,ro / && exec {shlex.join(run)}"]
 
 
-def environment(file: Path) -> dict[str, str]:
+def settings(service: configparser.SectionProxy) -> dict[str, str]:
+    file = Path(service["EnvironmentFile"])
     lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
     return {"PATH": "/usr/bin:/bin"} | {line.partition("=")[0]: line.partition("=")[2].strip("'") for line in lines}
 

@@ -43,6 +43,8 @@ tests:
       - {series: 'storekeeper_database_bytes{instance="bad"}', values: '2000000000x30'}
       - {series: 'storekeeper_disk_free_bytes{instance="good"}', values: '3000000000x30'}
       - {series: 'storekeeper_database_bytes{instance="good"}', values: '1000x30'}
+      - {series: 'storekeeper_last_backup_timestamp_seconds{instance="bad"}', values: '-140000x30'}
+      - {series: 'storekeeper_last_backup_timestamp_seconds{instance="good"}', values: '0x30'}
     promql_expr_test:
       - expr: 'count by (alertname, instance) (ALERTS{alertstate="firing"})'
         eval_time: 20m
@@ -52,6 +54,7 @@ tests:
           - {labels: '{alertname="StorekeeperUnavailable", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperSlowCommits", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperDiskNearlyFull", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperNoBackup", instance="bad"}', value: 1}
 """
 
 

@@ -161,8 +161,8 @@ def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machin
 
 
 def test_the_page_on_operating_installs_every_file_of_deploy() -> None:
-    page = OPERATING.read_text()
     """But those for the machine that watches: Prometheus and Grafana load them."""
+    page = OPERATING.read_text()
     for file in {*(ROOT / "deploy").iterdir()} - {ROOT / "deploy/alerts.yml", ROOT / "deploy/grafana.json"}:
         assert re.search(rf"^# install .*\bdeploy/{re.escape(file.name)}\b", page, re.MULTILINE), file.name
 
@@ -185,15 +185,14 @@ def test_the_page_on_operating_has_every_reason_that_health_can_give() -> None:
     assert {reason for reason in reasons if f"`{reason}`" not in page} == set()
 
 
-def test_the_nightly_backup_says_nothing_to_cron_unless_it_failed(machine: Machine, differences: list[str]) -> None:
+def test_the_nightly_backup_fails_if_there_is_no_database(machine: Machine, differences: list[str]) -> None:
     assert not differences
-    *_, line = (ROOT / "deploy/storekeeper.cron").read_text().splitlines()
-    command = line.split(maxsplit=6)[6]
     machine.root("rm -f /var/backups/storekeeper/stores-*")  # two of one second would have one name
-    assert machine.run("#", command) == (0, "")
+    machine.root("systemctl start storekeeper-backup")
     machine.root("rm /var/backups/storekeeper/stores-*")
     machine.root("sed -i s/stores.db/away.db/ /etc/storekeeper.env")
-    _, said = machine.run("#", command)
+    status, said = machine.run("#", "systemctl start storekeeper-backup")
+    assert status != 0
     machine.root("sed -i s/away.db/stores.db/ /etc/storekeeper.env")
     assert "/var/lib/storekeeper/away.db: there is no such database" in said
 
@@ -241,7 +240,9 @@ def test_a_restore_as_the_page_says_and_nothing_else_ends_every_etag(
     assert not differences
     page = [step.command for step in steps(OPERATING)]
     backup = next(one for one in page if one.startswith("storekeeper backup ") and one.endswith("/before.db"))
-    restore = page[page.index("systemctl stop storekeeper") : page.index("systemctl start storekeeper") + 1]
+    restore = page[
+        page.index("systemctl stop storekeeper.socket storekeeper") : page.index("systemctl start storekeeper") + 1
+    ]
     assert backup.split()[-1] in " ".join(restore)
     machine.root("rm /var/backups/storekeeper/before.db*")
     write_until(machine, 100, "Before")
