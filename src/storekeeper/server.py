@@ -235,7 +235,7 @@ def _announce(settings: Settings, address: str, console: str) -> None:
     emit(
         Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid(), address=address
     )
-    if settings.open:  # some browsers of terminals end only when they are closed
+    if settings.open and address.startswith("http"):  # some browsers of terminals end only when they are closed
         Thread(target=webbrowser.open, args=(link,), daemon=True).start()
     supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):

@@ -60,6 +60,12 @@ def expanded(name: str) -> set[str]:
     return found
 
 
+def complete(trace: Path) -> str:
+    """Return what strace wrote, once it wrote all."""
+    until(lambda: "exit_group" in trace.read_text())
+    return trace.read_text()
+
+
 @pytest.mark.usefixtures("strace")
 def test_the_service_and_a_backup_make_no_system_call_that_their_units_forbid(tmp_path: Path) -> None:
     traces = [tmp_path / "service.trace", tmp_path / "backup.trace"]
@@ -73,8 +79,7 @@ def test_the_service_and_a_backup_make_no_system_call_that_their_units_forbid(tm
     allowed = permitted(ROOT / "deploy/storekeeper.service")
     assert len(allowed) > 100
     for trace in traces:
-        until(lambda trace=trace: "exit_group" in trace.read_text())
-        text = trace.read_text()
+        text = complete(trace)
         called = set(re.findall(r"^\d+ +(\w+)\(", text, re.MULTILINE))
         assert "pwrite64" in called
         assert called - allowed <= {"fchown"}  # by SQLite, which does that as root alone

@@ -8,7 +8,7 @@ import socket
 import stat
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -137,6 +137,18 @@ def service_in(folder: Path) -> int:
     return int((folder / "pid").read_text() or 0)
 
 
+def restart(folder: Path) -> None:
+    """Stop the service that runs; wait until the next one was started."""
+    before = service_in(folder)
+    os.kill(before, signal.SIGTERM)
+    until(lambda: service_in(folder) not in (0, before))
+
+
+def wait_for_more(served: Sequence[int]) -> None:
+    enough = len(served) + 50
+    until(lambda: len(served) > enough)
+
+
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_restart_under_load_refuses_and_loses_no_connection(tmp_path: Path, workers: int) -> None:
     failed: list[str] = []
@@ -159,12 +171,9 @@ def test_a_restart_under_load_refuses_and_loses_no_connection(tmp_path: Path, wo
             client.start()
         try:
             for _ in range(2):
-                before, enough = service_in(tmp_path), len(served) + 50
-                until(lambda enough=enough: len(served) > enough)
-                os.kill(before, signal.SIGTERM)
-                until(lambda before=before: service_in(tmp_path) not in (0, before))
-                enough = len(served) + 50
-                until(lambda enough=enough: len(served) > enough)
+                wait_for_more(served)
+                restart(tmp_path)
+                wait_for_more(served)
         finally:
             over.set()
             for client in clients:
