@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit clean
 
 help:  ## what there is to make
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,6 +80,9 @@ load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD=
 
 faults: .venv/.dev  ## every fault that is injected, one line each; FAULTS="A4 A9" for some
 	@$(BIN)/python -m tests.campaigns.faults $(FAULTS)
+
+screenshots: .venv/.dev  ## the pictures of docs/console.md, taken in Chromium
+	@$(BIN)/python -m tools.screenshots
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh

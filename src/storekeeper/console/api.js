@@ -55,7 +55,7 @@ export async function send(path, { method = "GET", body, headers = {}, signal, t
       signal: abort.signal,
     });
     const type = response.headers.get("content-type") ?? "";
-    const data = type.includes("json") ? await response.json() : await response.blob();
+    const data = method === "HEAD" ? null : type.includes("json") ? await response.json() : await response.blob();
     const { status } = response;
     if (status === 503) health.set("away", data.message);
     else if (status !== 401 && status !== 403) health.set("fine");

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { words } from "./words.js";
 
 const LONGEST_SHOWN = 300;
-const clock = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const thisYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long" });
 const otherYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });

@@ -1,9 +1,10 @@
 // The list: a table of real rows, searched as one types, in order of ids.
 
-import { feed, read } from "./api.js";
-import { button, debounce, h, icon, say } from "./dom.js";
+import { feed, read, send } from "./api.js";
+import { button, debounce, download, h, icon, say } from "./dom.js";
 import { fold, marked } from "./format.js";
 import { recall } from "./keep.js";
+import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
 import { words } from "./words.js";
 
@@ -85,8 +86,13 @@ export class List {
     else if (this.q) say(this.count.textContent);
   }
 
+  /** Save what is found as a file. */
   async export(format) {
-    (await import("./export.js")).exportAs(format, this.q);
+    say(words.list.exporting);
+    const query = new URLSearchParams({ format, ...(this.q && { q: this.q }) });
+    const { status, data } = await send(`export?${query}`, { timeout: 120_000 }).catch(() => ({}));
+    if (status === 200) download(`stores.${format}`, data);
+    else notify(data?.message ?? words.notices.failed);
   }
 
   refuse(message) {

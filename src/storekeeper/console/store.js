@@ -6,7 +6,7 @@ import { time, who } from "./format.js";
 import { History } from "./history.js";
 import { forget, keep, recall } from "./keep.js";
 import { drop, pending, watch, write } from "./outbox.js";
-import { go, place } from "./route.js";
+import { go } from "./route.js";
 import { asShown, broken, content, equal, hint, MAX_NAME, payload, size } from "./rules.js";
 import { words } from "./words.js";
 
@@ -176,15 +176,16 @@ export class Store {
   hint(field, text, isBad) {
     const node = this.hints[field];
     node.className = `hint ${isBad ? "bad" : ""}`;
-    const link = !isBad && field === "name" && this.namesake
-      ? [words.hints.namesake, h("a", { href: `?store=${this.namesake}` }, words.store.number(this.namesake))] : [];
-    node.replaceChildren(...(link.length ? link : [text ?? ""]));
+    node.replaceChildren(text ?? "");
+    if (!isBad && field === "name" && this.namesake) {
+      node.replaceChildren(words.hints.namesake, h("a", { href: `?store=${this.namesake}` }, words.store.number(this.namesake)));
+    }
     this.inputs[field].setAttribute("aria-invalid", String(isBad));
   }
 
   async lookForNamesakes() {
     if (!this.base) return;
-    const { id, mine: { name } } = this;
+    const [id, { name }] = [this.id, this.mine];
     this.namesake = null;
     if (name && this.isDirty && !broken("name", name)) {
       const { status, data } = await send(`stores?limit=2&name=${encodeURIComponent(name)}`).catch(() => ({}));
@@ -230,6 +231,7 @@ export class Store {
   }
 
   created({ store }) {
+    say(words.store.created(store.id));
     if (!this.after) return go({ store: String(store.id) }, { replace: true });
     this.fill(NEW);
     this.tell("good", words.store.created(store.id));
@@ -254,7 +256,7 @@ export class Store {
   refuse({ message, keys }) {
     this.status.className = "status bad";
     this.status.textContent = words.store.refused(message);
-    for (const field of FIELDS) if (keys.includes(field)) this.inputs[field].setAttribute("aria-invalid", "true");
+    for (const field of keys) this.inputs[field]?.setAttribute("aria-invalid", "true");
     this.inputs[keys[0]]?.focus();
   }
 
@@ -294,7 +296,6 @@ export class Store {
 
   discard() {
     forget(`draft:${this.id}`);
-    if (this.isNew) return this.fill(NEW), this.tell(null), this.inputs.name.focus();
     const { id } = this;
     this.id = null;
     this.open(id);
@@ -306,5 +307,3 @@ export class Store {
     this.note.replaceChildren(h("span", {}, text), ...(at ? [" (", time(at), ")"] : []));
   }
 }
-
-export const isOpen = () => place().store !== null;

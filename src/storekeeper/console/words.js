@@ -202,7 +202,8 @@ export const words = {
     row: "Row",
     store: "Store",
     more: (count) => `and ${plural(count, "more row", "more rows")}`,
-    problem: ({ column, value, message }) =>
+    problem: ({ kind, value, message }) =>
+      kind === "conflicts" ? "Somebody changed this store after the file was exported" :
       /length must be less/.test(message) ? `${[...value].length} characters, at most 30` :
       /is required/.test(message) ? "The name is missing" : message.replaceAll('"', ""),
     go: ({ created, replaced }, wrong) => {

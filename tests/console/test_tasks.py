@@ -1,0 +1,218 @@
+"""The tasks of docs/console.md, each in the steps of the page."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests import ROOT
+from tests.harness.console import PHONE, Console, add, put, stores_of
+from tests.harness.process import Running, serving
+
+Open = Callable[..., Console]
+
+PAGE = (ROOT / "docs/console.md").read_text()
+WORDS = (ROOT / "src/storekeeper/console/words.js").read_text()
+NO_TASKS = ["On a phone", "For those who run it"]
+NO_WORDS = {"CSV", "Excel", "Store Number"}
+TASKS: list[str] = []
+
+
+def task(heading: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Mark the test of a task."""
+    TASKS.append(heading)
+    return lambda test: test
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with serving(tmp_path_factory.mktemp("shop")) as service:
+        for number in range(1, 21):
+            add(service, f"Harbour {number}", f"{number} Quay Road")
+        yield service
+
+
+def test_every_task_of_the_page_has_its_test_and_names_what_there_is() -> None:
+    assert [heading for heading in re.findall(r"^## (.*)$", PAGE, re.MULTILINE) if heading not in NO_TASKS] == TASKS
+    named = {re.sub(r"\d+", "", words) for words in re.findall(r"\*\*(.+?)\*\*", PAGE)} - NO_WORDS
+    known = re.sub(r"\$\{.*?\}", "", WORDS) + "Save the  rows Import the other "
+    assert {words for words in named if words not in known} == set()
+
+
+@task("Correct a store")
+def test_correct(shop: Running, open_console: Open) -> None:
+    page = open_console(shop)
+    page.page.get_by_placeholder("Search name or address").fill("HARBOUR 3")
+    page.row(3).locator("mark").first.wait_for()
+    page.sees("2 stores found")
+    page.row(3).click()
+    page.where.fill("3 Mole Street")
+    page.where.press("Enter")
+    page.saved()
+    assert stores_of(shop)[2]["address"] == "3 Mole Street"
+    assert page.address == "?q=HARBOUR+3&store=3"
+
+
+@task("Go through many stores")
+def test_go_through(shop: Running, open_console: Open) -> None:
+    first = add(shop, "Zoo West")
+    add(shop, "Zoo East")
+    page = open_console(shop, "?q=zoo")
+    page.sees("2 stores found")
+    page.row(first).click()
+    page.name.fill("Zoo North")
+    page.button("Save and next").click()
+    expect(page.name).to_have_value("Zoo East")
+    page.name.press("Control+Enter")
+    page.sees("This was the last store of the list.")
+    assert stores_of(shop)[first - 1]["name"] == "Zoo North"
+
+
+@task("Add a store")
+def test_add(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, size=PHONE)
+    page.page.get_by_role("link", name="New store").click()
+    page.name.fill("Harbour 5")
+    page.sees("Another store has this name")
+    page.name.fill("Pier Kiosk")
+    page.button("Create and add another").click()
+    page.sees("was created")
+    page.name.fill("Pier Café")
+    page.button("Create store").click()
+    expect(page.page.locator("h1")).to_have_text("Pier Café")
+    assert [store["name"] for store in stores_of(shop)[-2:]] == ["Pier Kiosk", "Pier Café"]
+
+
+@task("See what a store was, and bring it back")
+def test_restore(shop: Running, open_console: Open) -> None:
+    put(shop, 6, "Wrong name")
+    page = open_console(shop, "?store=6", size=PHONE)
+    page.button("Restore this version").click()
+    expect(page.name).to_have_value("Harbour 6")
+    page.button("Save").click()
+    page.saved()
+    assert stores_of(shop)[5] == {"id": 6, "name": "Harbour 6", "address": "6 Quay Road"}
+    expect(page.page.locator(".history li")).to_have_count(3)
+
+
+@task("See what others did")
+def test_changes(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?view=changes")
+    page.sees("Nothing has changed since you last looked.")
+    page.open()
+    page.sees("Live")
+    put(shop, 7, "Seven")
+    page.page.get_by_role("link", name="Changes 1").click()
+    page.sees("1 change since you last looked.")
+    page.sees("You have seen what follows")
+    page.page.get_by_role("link", name="Seven").first.click()
+    expect(page.name).to_have_value("Seven")
+
+
+@task("Save where somebody else was faster")
+def test_conflict(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?store=8", size=PHONE, refusals=True)
+    page.name.fill("Mine")
+    put(shop, 8, "Theirs", "8 Mole Street")
+    page.sees("Someone changed this store while you were editing")
+    page.button("Save").click()
+    dialog = page.page.get_by_role("dialog")
+    dialog.get_by_label("Something else").last.fill("Ours")
+    dialog.get_by_role("button", name="Save").click()
+    page.saved()
+    assert stores_of(shop)[7] == {"id": 8, "name": "Ours", "address": "8 Mole Street"}
+
+
+@task("Paste rows from a spreadsheet")
+def test_paste(shop: Running, open_console: Open) -> None:
+    page = open_console(shop)
+    page.page.get_by_role("link", name="Import").click()
+    page.page.get_by_label("Or paste rows").fill("Name\tAddress\nHarbour 9\t9 Mole Street\nNew Pier\t\n")
+    page.button("Show what would happen").click()
+    page.sees("Nothing is written yet")
+    expect(page.page.locator(".sums")).to_contain_text("1 new")
+    page.button("Create 1 and change 1 store").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Create 1").click()
+    page.sees("1 store created, 1 changed")
+    by_name = {store["name"]: store["address"] for store in stores_of(shop)}
+    assert (by_name["Harbour 9"], by_name["New Pier"]) == ("9 Mole Street", None)
+
+
+@task("Import a file with other columns, and mend what is not valid")
+def test_import(shop: Running, open_console: Open) -> None:
+    rows = [["Store Number", "Store Name", "Street", "City", "Postcode", "Phone"]]
+    rows += [[f"S-{number}", f"Branch {number}", f"{number} High Street", "York", "YO1", "1"] for number in range(12)]
+    rows += [["S-90", "A name of more than 30 characters", "", "", "", ""], ["S-91", "", "", "", "", ""]]
+    page = open_console(shop, "?view=import", size=PHONE)
+    choose(page, rows)
+    page.sees("Not used: Phone")
+    expect(page.page.get_by_label("Columns of the address")).to_have_value("{Street}, {City} {Postcode}")
+    expect(page.page.locator(".rows tbody tr").first).to_contain_text("33 characters, at most 30")
+    assert page.overhang() <= 0
+    page.page.get_by_role("button", name="2 not valid").click()
+    expect(page.page.locator(".rows tbody tr")).to_have_count(2)
+    with page.page.expect_download() as saved:
+        page.button("Save the 2 rows").click()
+    assert "at most" in saved.value.path().read_text() or "less than or equal" in saved.value.path().read_text()
+    page.button("Import the other 12").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Create 12").click()
+    page.sees("12 stores created, 0 changed")
+    assert {"name": "Branch 11", "address": "11 High Street, York YO1"} in [
+        {"name": store["name"], "address": store["address"]} for store in stores_of(shop)
+    ]
+
+
+@task("Edit the list in a spreadsheet")
+def test_round_trip(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?q=harbour+1")
+    page.sees("stores found")
+    with page.page.expect_download() as saved:
+        page.button("CSV").click()
+    rows = list(csv.reader(io.StringIO(saved.value.path().read_text())))
+    header, edited, other = rows[0], rows[1], rows[2]
+    edited[header.index("name")], other[header.index("name")] = "From the sheet", "From the sheet too"
+    put(shop, int(other[0]), "Faster")
+    page.open("?view=import")
+    choose(page, rows)
+    page.sees("changed since")
+    page.button("Import the other 1").click()
+    page.sees("0 stores created, 1 changed")
+    found = {store["id"]: store["name"] for store in stores_of(shop)}
+    assert (found[int(edited[0])], found[int(other[0])]) == ("From the sheet", "Faster")
+
+
+@task("Give a token, and sign out")
+def test_token(shop: Running, open_console: Open) -> None:
+    """`test_states` has all the ways that this can go."""
+    page = open_console(shop)
+    page.button("Menu").click()
+    page.button("Give a token").click()
+    page.page.get_by_label("This is a shared computer").check()
+    page.page.get_by_role("textbox", name="Token").fill("skt_" + "a" * 49)
+    page.button("Use this token").click()
+    page.button("Menu").click()
+    page.button("Sign out").click()
+    page.sees("Live")
+
+
+@task("A store closes, or was created twice")
+def test_close(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?store=15")
+    page.name.fill("Closed: Harbour 15")
+    page.where.fill("")
+    page.button("Save").click()
+    page.saved()
+    assert stores_of(shop)[14] == {"id": 15, "name": "Closed: Harbour 15", "address": None}
+    page.page.get_by_placeholder("Search name or address").fill("closed")
+    page.sees("1 store found")
+
+
+def choose(page: Console, rows: list[list[str]]) -> None:
+    """Choose a CSV file with these rows."""
+    out = io.StringIO()
+    csv.writer(out).writerows(rows)
+    buffer = out.getvalue().encode()
+    page.page.locator("#file").set_input_files({"name": "stores.csv", "mimeType": "text/csv", "buffer": buffer})
