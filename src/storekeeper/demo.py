@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,9 +27,10 @@ Lighthouse|Market Hall|Museum|North Gate|Old Mill|Orchard|Park|Pier|Quayside|Riv
 Waterside""".replace("\n", "|").split("|")
 _STREETS = ("High Street", "Mill Lane", "Quay Road", "Station Approach", "Custom House Lane", "Canons Road")
 _NAMES = ("anna", "erik", "erp", "noor")
+_ERP = 3
 _DAY = 86_400_000
-_BEGIN_DAYS, _IMPORT_DAYS = 42, 9
-_COUNT, _AT_FIRST, _EDITS, _IMPORTED = 1000, 960, 260, 33
+_BEGIN, _SECOND_IMPORT = 42 * _DAY, 9 * _DAY
+_COUNT, _CREATED, _EDITS, _IMPORTED = 1000, 40, 260, 33
 
 
 @contextmanager
@@ -38,66 +39,47 @@ def prepared(settings: Settings) -> Iterator[tuple[Settings, str]]:
     if settings.database != Settings().database:
         raise CannotStart("--demo has a database of its own: leave --database out")
     with TemporaryDirectory(prefix="storekeeper-demo-") as folder:
-        url = f"sqlite:///{Path(folder, 'demo.db')}"
-        yield replace(settings, database=url, auth=settings.auth or "writes"), fill(url)
+        url, text = f"sqlite:///{Path(folder, 'demo.db')}", generate()
+        _fill(url, text)
+        yield replace(settings, database=url, auth=settings.auth or "writes"), text
 
 
-def fill(url: str) -> str:
-    """Fill a new database; return a token of it that may write. Raises CannotStart."""
-    chance, now, text = random.Random(1), time.time_ns() // 1_000_000, generate()  # noqa: S311 - no secret
-    changes = list(_changes(chance, now))
-    latest = {change["store_id"]: _store(change) for change in changes}
-    hashes = [hashed((text if name == _NAMES[0] else generate()).encode()) for name in _NAMES]
-    of_all = {"scope": "write", "created": now - _BEGIN_DAYS * _DAY}
-    tokens = [
-        {"number": number, "name": name, "hash": hash, **of_all}
-        for number, (name, hash) in enumerate(zip(_NAMES, hashes, strict=True), 1)
-    ]
-    stores = [latest[id] for id in sorted(latest)]
+def _fill(url: str, text: str) -> None:
+    now = time.time_ns() // 1_000_000
+    changes = list(_changes(random.Random(1), now))  # noqa: S311 - no secret
+    stores = list({change["id"]: change for change in changes}.values())  # in the order of their creation
+    of_all = {"scope": "write", "created": now - _BEGIN}
+    hashes = [hashed(each.encode()) for each in (text, generate(), generate(), generate())]
+    tokens = [{"number": n + 1, "name": _NAMES[n], "hash": hashes[n], **of_all} for n in range(len(_NAMES))]
     with databases.database(url).target() as target:
         for table, rows in {"stores": stores, "changes": changes, "tokens": tokens}.items():
-            target.fill(table, _rows(table, rows))
+            target.fill(table, (tuple(row.get(column) for column in TABLES[table]) for row in rows))
         target.finish(None)
-    return text
-
-
-def _store(change: dict[str, Any]) -> dict[str, Any]:
-    searched = folded(change["name"], change["address"])
-    return {**change, "version": change["seq"], "id": change["store_id"], "folded": searched}
-
-
-def _rows(table: str, rows: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    return (tuple(row.get(column) for column in TABLES[table]) for row in rows)
 
 
 def _changes(chance: random.Random, now: int) -> Iterator[dict[str, Any]]:
-    """Yield changes in their order: an import, then single ones by day, and a second import in between."""
-    contents = [_content(chance, place, *town.rsplit(" ", 1)) for place in _PLACES for town in _TOWNS]
-    chance.shuffle(contents)
-    begin = now - _BEGIN_DAYS * _DAY
-    edits = [(begin + chance.randrange(_DAY, now - begin), chance.randint(1, 4), 0) for _ in range(_EDITS)]
-    edits += [(now - _IMPORT_DAYS * _DAY, 3, 0)] * _IMPORTED
-    edits += [
-        (begin + chance.randrange(_DAY, now - begin), chance.randint(1, 2), 1) for _ in range(_COUNT - _AT_FIRST)
-    ]
+    """Yield changes in their order, with the columns of their stores: an import, single ones, and one more import."""
+
+    def street() -> str:
+        return f"{chance.randint(1, 180)} {chance.choice(_STREETS)}"
+
+    towns = [town.rpartition(" ") for town in _TOWNS]
+    both = [(f"{town} {place}", f"{town} {code}") for place in _PLACES for town, _, code in towns]
+    both = chance.sample(both, _COUNT)
+    names = [name for name, _ in both]
+    addresses = [f"{street()}, {town}" if chance.random() < 0.96 else None for _, town in both]
+    new = [n >= _EDITS for n in range(_EDITS + _CREATED)]
+    events = [(now - chance.randrange(_BEGIN - _DAY), chance.randint(1, 4), is_new) for is_new in new]
+    events = sorted([*events, *[(now - _SECOND_IMPORT, _ERP, False)] * _IMPORTED])
     count = 0
-    for seq, (at, by, is_new) in enumerate([(begin, 3, 1)] * _AT_FIRST + sorted(edits), 1):
+    for seq, (at, by, is_new) in enumerate([(now - _BEGIN, _ERP, True)] * (_COUNT - _CREATED) + events, 1):
         count += is_new
         id = count if is_new else chance.randint(1, count)
-        if not is_new:
-            contents[id - 1] = _edited(chance, *contents[id - 1])
-        name, address = contents[id - 1]
-        number = {"seq": seq, "store_id": id, "count": count, "at": at, "token_number": by}
-        yield {**number, "name": name, "address": address}
-
-
-def _content(chance: random.Random, place: str, town: str, postcode: str) -> tuple[str, str | None]:
-    address = f"{chance.randint(1, 180)} {chance.choice(_STREETS)}, {town} {postcode}"
-    return f"{town} {place}", address if chance.random() < 0.96 else None
-
-
-def _edited(chance: random.Random, name: str, address: str | None) -> tuple[str, str | None]:
-    if chance.random() < 0.4 and len(name) < 22:
-        return f"{name} {chance.choice(['Kiosk', 'Coffee', 'Express'])}", address
-    town = (address or name).rpartition(", ")[2]
-    return name, f"{chance.randint(1, 180)} {chance.choice(_STREETS)}, {town}"
+        n = id - 1
+        if not is_new and chance.random() < 0.4 and len(names[n]) < 22:
+            names[n] += chance.choice((" Kiosk", " Coffee", " Express"))
+        elif not is_new:
+            addresses[n] = f"{street()}, {both[n][1]}"
+        store = {"id": id, "name": names[n], "address": addresses[n], "version": seq}
+        change = {"seq": seq, "store_id": id, "count": count, "at": at, "token_number": by}
+        yield store | change | {"folded": folded(names[n], addresses[n])}

@@ -25,9 +25,9 @@ function tell(target, state, details = {}) {
   for (const watcher of watchers.get(target) ?? []) watcher(state, details);
 }
 
-/** Write a store: `target` is its id, or "new"; `tag` is that of the version it is based on. */
-export function write(target, payload, tag) {
-  const began = { payload, tag, key: newKey(), mark: tokenMark(), cursor: feed.cursor, at: Date.now(), unknown: false };
+/** Write a store: `target` is its id, or "new"; `base` is the version that it is based on, with its `tag`. */
+export function write(target, payload, tag, base) {
+  const began = { payload, tag, base, key: newKey(), mark: tokenMark(), cursor: feed.cursor, at: Date.now(), unknown: false };
   keep(`pending:${target}`, began);
   return run(target);
 }
@@ -98,7 +98,7 @@ async function attempt(target, { payload, tag, key }) {
   }
 }
 
-function settle(target, { payload, tag }, { status, data, tag: now }) {
+function settle(target, { payload, base }, { status, data, tag: now }) {
   if (status === 200) {
     own.add(Number.parseInt(now.slice(1), 10));
     forget(`draft:${target}`);
@@ -107,7 +107,7 @@ function settle(target, { payload, tag }, { status, data, tag: now }) {
     return;
   }
   const refusal = { status, message: data.message, keys: data.validation?.keys ?? [] };
-  tell(target, status === 412 ? "conflict" : "refused", status === 412 ? { payload, tag } : refusal);
+  tell(target, status === 412 ? "conflict" : "refused", status === 412 ? { payload, base } : refusal);
   if (!watchers.get(target)?.size) window.dispatchEvent(new CustomEvent("unsaved", { detail: target }));
 }
 

@@ -1,16 +1,16 @@
 // One store: its fields, edited in place; and the form of a new one, which is the same.
 
-import { read, send } from "./api.js";
-import { button, debounce, h, icon, say } from "./dom.js";
+import { read } from "./api.js";
+import { button, h, icon, say } from "./dom.js";
+import { Fields } from "./fields.js";
 import { time, who } from "./format.js";
 import { History } from "./history.js";
 import { forget, keep, recall } from "./keep.js";
 import { drop, pending, watch, write } from "./outbox.js";
 import { go } from "./route.js";
-import { asShown, broken, content, equal, hint, MAX_NAME, payload, size } from "./rules.js";
+import { equal, payload } from "./rules.js";
 import { words } from "./words.js";
 
-const FIELDS = ["name", "address"];
 const NEW = { name: "", address: null };
 
 export class Store {
@@ -22,19 +22,13 @@ export class Store {
     this.label = h("span", { class: "id" });
     this.mark = h("span", { class: "tag warn", hidden: true }, words.store.unsaved);
     this.note = h("div", { class: "note", role: "status", hidden: true });
-    this.inputs = {
-      name: h("input", { id: "name", dir: "auto", autocomplete: "off", "aria-describedby": "name-hint name-count" }),
-      address: h("textarea", { id: "address", dir: "auto", rows: "3", "aria-describedby": "address-hint" }),
-    };
-    this.hints = { name: h("p", { class: "hint", id: "name-hint" }), address: h("p", { class: "hint", id: "address-hint" }) };
-    this.counter = h("output", { class: "counter", id: "name-count", for: "name" });
+    this.fields = new Fields(() => this.typed());
     this.saves = h("button", { class: "primary", type: "submit" });
     this.next = button("", () => this.save(true));
     this.discards = button(words.store.discard, () => this.discard(), { class: "quiet", hidden: true });
     this.status = h("p", { class: "status", role: "status" });
     this.form = h("form", { novalidate: true, onsubmit: (event) => (event.preventDefault(), this.save(false)) },
-      h("div", { class: "field" }, h("label", { for: "name" }, words.name), this.counter, this.inputs.name, this.hints.name),
-      h("div", { class: "field" }, h("label", { for: "address" }, words.address), this.inputs.address, this.hints.address),
+      this.fields.nodes,
       h("div", { class: "actions" }, this.saves, this.next, this.discards),
       this.status,
     );
@@ -48,8 +42,6 @@ export class Store {
     );
     this.back = this.node.querySelector(".back");
     this.back.addEventListener("click", (event) => (event.preventDefault(), this.leave()));
-    for (const input of Object.values(this.inputs)) input.addEventListener("input", () => this.typed());
-    this.namesakes = debounce(400, () => this.lookForNamesakes());
   }
 
   leave() {
@@ -59,7 +51,7 @@ export class Store {
   }
 
   key(event) {
-    const inAddress = event.target === this.inputs.address;
+    const inAddress = event.target === this.fields.inputs.address;
     if (event.key === "Escape" && !event.isComposing) this.leave();
     else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(true);
     else if (event.key === "Enter" && inAddress && !event.shiftKey && !event.isComposing) this.save(false);
@@ -73,7 +65,7 @@ export class Store {
     this.unwatch?.();
     this.reading?.abort();
     const left = this.id;
-    [this.id, this.base, this.tag, this.after, this.namesake] = [id, null, null, false, null];
+    [this.id, this.base, this.tag, this.after] = [id, null, null, false];
     this.list.refresh(left);
     this.node.hidden = id === null;
     if (id === null) return;
@@ -84,7 +76,7 @@ export class Store {
     else if (!(await this.read(id))) return;
     this.list.refresh(id);
     this.history.show(this.isNew ? null : id);
-    if (focus) (matchMedia("(max-width: 820px)").matches && !this.isNew ? this.title : this.inputs.name).focus();
+    if (focus) (matchMedia("(max-width: 820px)").matches && !this.isNew ? this.title : this.fields.inputs.name).focus();
   }
 
   clear() {
@@ -118,7 +110,7 @@ export class Store {
     [this.base, this.tag] = [store, tag];
     this.form.hidden = false;
     const waiting = pending(this.id);
-    const draft = waiting ? { ...NEW, ...waiting.payload, base: store, tag } : recall(`draft:${this.id}`);
+    const draft = waiting ? { ...NEW, ...waiting.payload, base: waiting.base, tag: waiting.tag } : recall(`draft:${this.id}`);
     if (draft && (waiting || !equal(draft, store))) {
       if (draft.base) [this.base, this.tag] = [draft.base, draft.tag];
       this.fill(draft);
@@ -133,79 +125,43 @@ export class Store {
   }
 
   fill(store) {
-    for (const field of FIELDS) this.inputs[field].value = asShown(field, store[field]);
+    this.fields.fill(store, this.base, this.id);
     this.update();
   }
 
-  get mine() {
-    return content({ name: this.inputs.name.value, address: this.inputs.address.value }, this.base);
-  }
-
   get isDirty() {
-    return Boolean(this.base) && !equal(this.mine, this.isNew ? NEW : this.base);
+    return Boolean(this.base) && !equal(this.fields.content, this.isNew ? NEW : this.base);
   }
 
   typed() {
     this.status.textContent = "";
-    if (this.isDirty) keep(`draft:${this.id}`, { ...this.mine, base: this.base, tag: this.tag, at: new Date().toISOString() });
+    if (this.isDirty) keep(`draft:${this.id}`, { ...this.fields.content, base: this.base, tag: this.tag, at: new Date().toISOString() });
     else forget(`draft:${this.id}`);
     this.update();
-    this.namesakes();
   }
 
-  /** Bring title, counter, hints and buttons in line with the fields. */
+  /** Bring title, hints and buttons in line with the fields. */
   update(showMissing = false) {
-    const { name, address } = this.mine;
-    const left = size(name);
     this.title.textContent = this.isNew ? words.store.create : this.base.name;
     document.title = `${this.title.textContent} · ${words.title}`;
-    this.counter.textContent = words.store.counter(left, MAX_NAME);
-    this.counter.classList.toggle("bad", left > MAX_NAME);
-    for (const [field, value] of [["name", name], ["address", address]]) {
-      const missing = field === "name" && !value && !showMissing && this.isNew;
-      const problem = missing ? null : broken(field, value);
-      this.hint(field, problem ?? hint(value), Boolean(problem));
-    }
+    this.fields.draw(showMissing);
     const dirty = this.isDirty;
     this.mark.hidden = !dirty;
     this.discards.hidden = !dirty;
     this.history.lock(dirty);
-    if (this.isNew && !this.hints.address.textContent) this.hint("address", words.store.forever, false);
-  }
-
-  hint(field, text, isBad) {
-    const node = this.hints[field];
-    node.className = `hint ${isBad ? "bad" : ""}`;
-    node.replaceChildren(text ?? "");
-    if (!isBad && field === "name" && this.namesake) {
-      node.replaceChildren(words.hints.namesake, h("a", { href: `?store=${this.namesake}` }, words.store.number(this.namesake)));
-    }
-    this.inputs[field].setAttribute("aria-invalid", String(isBad));
-  }
-
-  async lookForNamesakes() {
-    if (!this.base) return;
-    const [id, { name }] = [this.id, this.mine];
-    this.namesake = null;
-    if (name && this.isDirty && !broken("name", name)) {
-      const { status, data } = await send(`stores?limit=2&name=${encodeURIComponent(name)}`).catch(() => ({}));
-      if (this.id !== id || !this.base || this.mine.name !== name) return;
-      this.namesake = status === 200 ? data.find((store) => String(store.id) !== id)?.id : null;
-    }
-    this.update();
   }
 
   /** Save what is typed; then go on to the next store, or to a further new one. */
   save(andNext) {
     if (this.form.hidden || pending(this.id)) return;
     this.update(true);
-    const wrong = FIELDS.find((field) => broken(field, this.mine[field]));
+    const { wrong } = this.fields;
     if (wrong) {
-      this.inputs[wrong].focus();
-      return say(this.hints[wrong].textContent);
+      this.fields.inputs[wrong].focus();
+      return say(this.fields.hints[wrong].textContent);
     }
     this.after = andNext;
-    if (this.isDirty || this.isNew) write(this.id, payload(this.mine), this.tag);
+    if (this.isDirty || this.isNew) write(this.id, payload(this.fields.content), this.tag, this.base);
     else this.saved();
   }
 
@@ -225,7 +181,7 @@ export class Store {
   }
 
   lock(isLocked) {
-    for (const input of Object.values(this.inputs)) input.readOnly = isLocked;
+    this.fields.lock(isLocked);
     this.form.setAttribute("aria-busy", String(isLocked));
     this.saves.disabled = this.next.disabled = this.discards.disabled = isLocked;
   }
@@ -235,7 +191,7 @@ export class Store {
     if (!this.after) return go({ store: String(store.id) }, { replace: true });
     this.fill(NEW);
     this.tell("good", words.store.created(store.id));
-    this.inputs.name.focus();
+    this.fields.inputs.name.focus();
   }
 
   async saved(details) {
@@ -256,24 +212,24 @@ export class Store {
   refuse({ message, keys }) {
     this.status.className = "status bad";
     this.status.textContent = words.store.refused(message);
-    for (const field of keys) this.inputs[field]?.setAttribute("aria-invalid", "true");
-    this.inputs[keys[0]]?.focus();
+    for (const field of keys) this.fields.mark(field, true);
+    this.fields.inputs[keys[0]]?.focus();
   }
 
-  async resolve({ payload: sent }) {
+  async resolve({ payload: sent, base }) {
     const { id } = this;
     const { status, data: theirs, tag } = await read(`stores/${id}`);
     if (status !== 200 || this.id !== id) return;
     const mine = { ...NEW, ...sent };
     const { data } = await read(`changes?store=${id}&order=desc&limit=1`);
     const { resolveConflict } = await import("./conflict.js");
-    const merged = equal(theirs, this.base)
-      ? mine : await resolveConflict({ id, base: this.base, theirs, mine, change: data.changes?.[0] });
-    if (!merged || this.id !== id) return this.inputs.name.focus();
+    const merged = equal(theirs, base)
+      ? mine : await resolveConflict({ id, base, theirs, mine, change: data.changes?.[0] });
+    if (!merged || this.id !== id) return this.fields.inputs.name.focus();
     [this.base, this.tag] = [theirs, tag];
     this.fill(merged);
     this.typed();
-    if (this.isDirty) write(id, payload(merged), tag);
+    if (this.isDirty) write(id, payload(merged), tag, theirs);
     else this.saved();
   }
 
