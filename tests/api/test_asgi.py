@@ -110,6 +110,28 @@ def test_a_body_may_come_in_any_parts(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_the_body_of_an_import_goes_to_a_file(tmp_path: Path) -> None:
+    rows = b"name\n" + b"Store\n" * 5000
+    fields = [(b"content-type", b"text/csv"), (b"content-length", b"%d" % len(rows)), (b"host", b"127.0.0.1")]
+
+    async def scenario() -> None:
+        async with inside(tmp_path) as service:
+            scope = scope_of("POST", "/api/imports", headers=fields)
+            parts = [rows[at : at + 7000] for at in range(0, len(rows), 7000)]
+            sent = await called(service.service, scope, *body(*parts))
+            assert response_of(sent).json["created"] == 5000
+            assert (
+                await called(service.service, scope, {"type": "http.request", "body": rows[:9], "more_body": True})
+                == []
+            )
+            sent = await called(
+                service.service, scope_of("POST", "/api/imports", b"add&dry-run", headers=fields), *body(rows)
+            )
+            assert response_of(sent).status == 200, "the client that left has the slot no more"
+
+    run(scenario())
+
+
 def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:

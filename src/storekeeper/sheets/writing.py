@@ -95,6 +95,8 @@ def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any)
                     f"a cell of XLSX has {MAX_CELL_LENGTH:,} characters at most, and the {columns[column]} of store"
                     f" {row[0]} has {len(text):,}"
                 )
+            if "\ufffe" in text or "\uffff" in text:
+                raise _no_xlsx(f"XML has no U+FFFE and U+FFFF, as the {columns[column]} of store {row[0]} has")
             sheet.write_string(number, column, text, as_text)
 
 
