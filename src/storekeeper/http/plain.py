@@ -52,10 +52,8 @@ _LINE = re.compile(rb"(GET|HEAD|POST|PUT) ((/[!$->@-~]*)(?:\?[!$-~]*)?) HTTP/1\.
 
 
 # Each field begins with the line end before it. A value has no control character but the tab.
-_DECIDING = b"(?i:%b)" % b"|".join(DECIDING_FIELDS)
-_VALUE = rb"[^\x00-\x08\x0a-\x1f\x7f]*+(?=\r\n|\Z)"
-_OTHERS = re.compile(rb"(?:\r\n(?!%b:)[!#$%%&'*+.^_`|~0-9A-Za-z-]++:%b)+" % (_DECIDING, _VALUE))
-_FIELD = re.compile(rb"\r\n(%b):(%b)" % (_DECIDING, _VALUE))
+_FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[^\x00-\x08\x0a-\x1f\x7f]*+)*+")
+_DECIDING = frozenset(DECIDING_FIELDS)
 
 R = TypeVar("R")
 
@@ -115,10 +113,10 @@ class PlainReader(Generic[R]):
 
     def _find(self, text: bytes) -> _Head | None:
         """Return what fields decide that are not known in just this form; None if they are not plain."""
-        if text.count(b"\n") > MAX_FIELDS:
+        if text.count(b"\n") > MAX_FIELDS or not _FIELDS.fullmatch(text):
             return None
-        # Whole lines are cut out, so each line that is left is one of the head's.
-        deciding = _OTHERS.sub(b"", text)
+        lines = text.split(b"\r\n")[1:]
+        deciding = b"".join([b"\r\n" + line for line in lines if line.partition(b":")[0].lower() in _DECIDING])
         head = self._heads.get(deciding)
         if head is None:
             head = _decide(deciding)
@@ -150,11 +148,9 @@ class PlainReader(Generic[R]):
 
 
 def _decide(text: bytes) -> _Head | None:
-    """Return what these lines of deciding fields decide; None if they are not plain."""
-    lines = _FIELD.findall(text)
-    if sum([len(name) + len(value) + len(b"\r\n:") for name, value in lines]) != len(text):
-        return None  # there is something between the fields
-    fields = [(name.lower(), value.strip(b" \t")) for name, value in lines]
+    """Return what these lines of deciding fields, each of which is a field, decide; None if they are not plain."""
+    lines = [line.partition(b":") for line in text.split(b"\r\n")[1:]]
+    fields = [(name.lower(), value.strip(b" \t")) for name, _, value in lines]
     names = [name for name, _ in fields]
     if any(names.count(name) > 1 for name in _ONCE):
         return None
