@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from storekeeper import databases
 from tests.harness.console import PHONE, Console, add, lose_response, put, stores_of
@@ -146,6 +146,30 @@ def test_a_create_that_was_under_way_at_a_reload_goes_on_by_itself(tmp_path: Pat
         page.name.press("Enter")
         expect(page.page.locator("h1")).to_have_text("Pier Kiosk")
         assert [store["name"] for store in stores_of(service)] == ["Pier Kiosk"]
+
+
+def test_a_save_that_was_under_way_at_a_reload_overwrites_nobody(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?store=23", refusals=True)
+    keys: list[str] = []
+
+    def lose(route: Route) -> None:
+        """Lose the first save before it arrives; somebody else saves, and the page is loaded anew."""
+        if (key := route.request.headers.get("idempotency-key")) and not keys:
+            keys.append(key)
+            put(shop, 23, "Theirs", "23 Quay Road")
+            page.page.reload()
+            route.abort()
+        else:
+            route.fallback()
+
+    page.page.route("**/api/stores/23", lose)
+    page.name.fill("Mine")
+    page.button("Save").click()
+    page.sees("Choose what the store should be")
+    page.page.get_by_role("dialog").get_by_label("Theirs").check()
+    page.page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    page.sees("Nothing to save")
+    assert stores_of(shop)[22] == {"id": 23, "name": "Theirs", "address": "23 Quay Road"}
 
 
 def test_a_token_that_is_revoked_in_the_middle_leads_to_another_and_no_second_store(

@@ -9,6 +9,7 @@ import { forget, keep, recall } from "./keep.js";
 import { drop, pending, watch, write } from "./outbox.js";
 import { go } from "./route.js";
 import { equal, payload } from "./rules.js";
+import { askForToken } from "./token.js";
 import { words } from "./words.js";
 
 const NEW = { name: "", address: null };
@@ -171,6 +172,7 @@ export class Store {
     this.lock(isUnder);
     this.status.className = `status ${state === "waiting" || state === "token" ? "warn" : ""}`;
     this.status.replaceChildren(isUnder ? words.store[state] : "");
+    if (state === "token") this.status.append(" ", button(words.token.give, () => askForToken(), { class: "small" }));
     if ((state === "waiting" || state === "token") && !(this.isNew && details.unknown)) {
       this.status.append(" ", button(words.store.stop, () => drop(this.id), { class: "small" }));
     }
