@@ -66,6 +66,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
     ),
     "load": lambda collection: collection.load(numbered(LOAD)),
+    "with_snapshot": lambda collection: collection.with_snapshot(lambda snapshot: list(snapshot.rows("stores"))),
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),
     "change_token": _change_token,

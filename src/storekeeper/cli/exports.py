@@ -45,20 +45,21 @@ def export(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite any file.")] = False,
 ) -> None:
-    """Write stores, as of one moment, as CSV in UTF-8, XLSX or JSON lines.
+    """Write stores as CSV, XLSX or JSON lines.
 
-    The columns are id, name, address and version, by which a later import finds out what has changed meanwhile. An
-    existing file is overwritten only if it is empty or an export. The service may be running.
+    The stores are of one moment. The columns are id, name, address and version, by which a later import finds out
+    what has changed meanwhile. An existing file is overwritten only if it is empty or an export. The service may be
+    running.
     """
     from storekeeper import databases, exports
     from storekeeper.api.query import parse_export_query
     from storekeeper.sheets.writing import may_be_replaced
 
     database = databases.database(settings.database)
-    if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
-        raise CannotStart(f"{file} is the database itself, or its log: name another file")
     wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}
     try:
+        if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
+            raise CannotStart(f"{file} is the database itself, or its log: name another file")
         order = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
         if not (force or file == STANDARD_STREAM or may_be_replaced(file, exports.COLUMNS[:-1])):
             raise CannotStart(f"{file} exists and is not an export: name another file, or overwrite it with --force")

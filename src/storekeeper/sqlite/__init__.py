@@ -113,7 +113,9 @@ class SqliteCollection:
             with closing(connections.connect(self._path, reader=True)) as connection:
                 self._identity.check()
                 with connections.transaction(connection, "DEFERRED"):
-                    return work(bulk.SqliteSnapshot(self._path, connection))
+                    snapshot = bulk.SqliteSnapshot(self._path, connection)
+                    snapshot.is_of_service = True
+                    return work(snapshot)
 
         with self._translating():
             return await run_in_thread(run)

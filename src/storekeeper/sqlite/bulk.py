@@ -29,6 +29,8 @@ class SqliteSnapshot:
         self.path = path
         self._connection = connection
         self._before = before
+        self.is_of_service = False
+        """Whether errors are raised as they are: its collection translates them, and no client is told the path."""
 
     def state(self) -> State:
         (row,) = self.select(COUNTED)
@@ -49,7 +51,10 @@ class SqliteSnapshot:
     def select(self, statement: str, *values: str | int) -> Rows:
         try:
             yield from self._connection.execute(statement, values)
-        except errors.READ_ERRORS as error:  # translate here, or the handler of the target would blame the target
+        except errors.READ_ERRORS as error:
+            if self.is_of_service:
+                raise
+            # Else translate here, or the handler of the target would blame the target
             self._check()
             raise Unavailable(str(error), subject=str(self.path)) from None
         self._check()
