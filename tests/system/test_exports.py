@@ -136,7 +136,7 @@ def test_a_query_of_an_export_that_breaks_rules_is_refused(
 
 def test_slow_readers_of_exports_keep_no_more_than_four_files(fresh: Running) -> None:
     """Whoever goes away makes room, at once or when the connection is closed."""
-    for number in range(40):
+    for number in range(16):
         fresh.request("POST", "/api/stores", {"name": f"Store {number}", "address": "x" * (2**20 - 100)})
     readers = [fresh.socket() for _ in range(exports.MAX_EXPORTS)]
     for reader in readers:
