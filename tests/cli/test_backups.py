@@ -17,6 +17,8 @@ import psycopg
 import pytest
 
 from storekeeper import backups, databases
+from storekeeper.errors import CannotStart
+from storekeeper.sqlite import connections
 from storekeeper.stores import Payload
 from tests.harness.client import create, load, until
 from tests.harness.command import Done
@@ -320,6 +322,27 @@ def test_a_damaged_database_with_its_log_goes_aside(kept: Sqlite, folder: Path) 
     assert len(kept.changes()) == 3
     [aside] = kept.path.parent.glob("stores-before-restore-*.db-wal")
     assert aside.read_bytes() == b"not a log"
+
+
+@pytest.mark.parametrize("error", [apsw.CantOpenError, apsw.ReadOnlyError])
+def test_a_restore_without_the_rights_takes_no_log_from_a_service(
+    kept: Sqlite, folder: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error]
+) -> None:
+    """SQLite cannot open a file of another user, and so does not know who uses it."""
+    file = backed_up(kept, folder)
+    open_target = connections.exclude_others
+
+    def exclude(connection: apsw.Connection) -> None:
+        if connection.filename == str(kept.path):
+            raise error
+        open_target(connection)
+
+    log = kept.path.with_name("stores.db-wal")
+    log.write_bytes(b"a log")
+    monkeypatch.setattr(connections, "exclude_others", exclude)
+    with pytest.raises(CannotStart, match="this user may not write it"):
+        backups.restore(file, kept.url, lambda *_: None)
+    assert log.read_bytes() == b"a log"
 
 
 def test_the_list_of_another_collection_goes_aside_and_it_is_said(kept: Sqlite, tmp_path: Path, folder: Path) -> None:

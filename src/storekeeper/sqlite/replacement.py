@@ -29,7 +29,11 @@ def _excluded(path: Path, stack: ExitStack) -> Read | None:
         connections.exclude_others(connection)
     except apsw.BusyError:
         raise CannotStart("in use: stop the service first", subject=str(path)) from None
-    except apsw.Error:  # what SQLite cannot even open, nobody uses
+    except (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError):  # a service of another user may use it
+        raise CannotStart(
+            "this user may not write it: restore as the user of the service", subject=str(path)
+        ) from None
+    except apsw.Error:  # what is so damaged that SQLite cannot open it, nobody uses
         return None
 
     def read(statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -42,17 +46,17 @@ def _excluded(path: Path, stack: ExitStack) -> Read | None:
 def replace(path: Path, new: Path, suffix: str, *, logs: bool) -> Path | None:
     """Give a new file the name of a database, and the owner and mode of its file; return the old file's new name.
 
-    At each moment there is a file of that name. With `logs`, its logs go aside first: SQLite would apply them to the
+    At each moment there is a file of that name. With `logs`, its logs go aside before: SQLite would apply them to the
     new file. `excluded` leaves none, unless it cannot read the file.
     """
     path = Path(os.path.realpath(path))
     aside = None
     if path.exists():
         aside = path.with_name(f"{path.stem}-{suffix}{path.suffix}")
+        aside.hardlink_to(path)  # the system may refuse that: then the logs stay too
         for file in schema.files(path)[1:]:
             if logs and file.exists():
                 file.rename(f"{aside}{file.name.removeprefix(path.name)}")
-        aside.hardlink_to(path)
         old = path.stat()
         with suppress(PermissionError):  # only root may give a file to somebody else
             os.chown(new, old.st_uid, old.st_gid)
