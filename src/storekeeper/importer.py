@@ -5,9 +5,9 @@ again only if there was a change in between.
 """
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
@@ -17,6 +17,7 @@ from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.imports import (
     MAX_LISTED,
     MAX_SHOWN_LENGTH,
+    Decision,
     Found,
     Import,
     ListedChange,
@@ -32,21 +33,11 @@ from storekeeper.search import MAX_SEARCHED_LENGTH, folded
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, EXTERNAL_IDS, FIELDS
 
-STAGED = {
-    "place": int,
-    "line": int,
-    "key": str,
-    "version": str,
-    "is_bad": int,
-    "has_address": int,
-    "name": str,
-    "folded": str,
-    "address": str,
-}
-"""The columns of the rows of a file, as `imports.Row` has them."""
-
-DECIDED = {"n": int, "place": int, "id": int, "is_new": int, "total": int, "folded": str}
-"""The columns of `imports.Decision`."""
+STAGED, DECIDED = (
+    {name: int if kind is int else str for name, kind in get_type_hints(columns).items()}
+    for columns in (Row, Decision)
+)
+"""The columns of two temporary tables: the rows of a file, and what becomes of them."""
 
 CHUNK = 10_000
 """Rows that are compared with the stores at once, so that memory does not grow with the file."""
@@ -84,7 +75,7 @@ class Session(Protocol):
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
         """Execute a statement with parameters `$1`, `$2`; return its rows."""
 
-    def create(self, table: str, columns: dict[str, type]) -> None:
+    def create(self, table: str, columns: Mapping[str, type]) -> None:
         """Create a temporary table whose key is its first column."""
 
     def fill(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -160,11 +151,7 @@ def carry_out(
 
 
 def load(
-    session: Session,
-    payloads: Iterable[Payload],
-    *,
-    only_if_empty: bool = False,
-    token_number: int = 0,
+    session: Session, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0
 ) -> range:
     """Create all of `payloads`, as `Collection.load` does."""
     order = Import(add=not only_if_empty, token_number=token_number)
@@ -266,12 +253,11 @@ def _make_plan(session: Session, source: Source, order: Import, numbers: Numbers
 def _listed(
     line: int, id: int, is_new: int, name: str, address: str | None, new: str, new_address: str | None
 ) -> ListedChange:
-    old = None if is_new else _content(name, address)
-    return ListedChange(line, id, old, _content(new, new_address))
-
-
-def _content(name: str, address: str | None) -> dict[str, str | None]:
-    return {"name": name, "address": None if address is None else shown(address)}
+    old, now = (
+        {"name": name, "address": None if address is None else shown(address)}
+        for name, address in ((name, address), (new, new_address))
+    )
+    return ListedChange(line, id, None if is_new else old, now)
 
 
 # Writing.
@@ -316,11 +302,8 @@ def _write(session: Session, plan: Plan, before: Numbers) -> None:
     # What changes nothing in a collection without changes has no version, and needs no replay.
     if order.key and version:
         key, request = order.key
-        kept = _Remembered(
-            msgspec.structs.replace(report, problems=[], changes=[]),
-            f"{plan.version}.{plan.epoch}",
-            plan.total + 1,
-        )
+        counts = msgspec.structs.replace(report, problems=[], changes=[])
+        kept = _Remembered(counts, f"{plan.version}.{plan.epoch}", plan.total + 1)
         session.write(1, _ADD_KEY, (key, request, version, now, msgspec.json.encode(kept).decode()))
 
 

@@ -229,11 +229,6 @@ class Plan:
         """The repeated keys that were counted."""
 
     @property
-    def column(self) -> str:
-        """The column that rows are matched by."""
-        return self.order.match or ""
-
-    @property
     def refuses(self) -> bool:
         """Whether nothing is imported, because of bad rows or conflicts."""
         report, order = self.report, self.order
@@ -290,18 +285,16 @@ class Plan:
         if reason is REQUIRED:
             self.found.add(row.line, "name", "", reason, '"name" is required')
         else:
-            self.found.add(row.line, self.column, row.key, reason, id=row.id)
+            self.found.add(row.line, self.order.match or "", row.key, reason, id=row.id)
 
     def _wrong(self, row: Found) -> Reason | None:
         if row.key is not None and row.key in self._repeated:
             return REPEATED
         if row.means > 1:
             return AMBIGUOUS
-        if row.id is None:
-            if self.order.match == "id" and row.key is not None and self.total:
-                return UNKNOWN
-            return None if row.has_name else REQUIRED
-        return None
+        if row.id is None and self.order.match == "id" and row.key is not None and self.total:
+            return UNKNOWN
+        return REQUIRED if row.id is None and not row.has_name else None
 
     def _conflict(self, row: Found) -> str:
         if row.version is None:

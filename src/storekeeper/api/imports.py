@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import partial
+from io import BufferedRandom
 from time import monotonic
 from typing import Any
 
@@ -50,6 +51,7 @@ LOCK_TIMEOUT = 10.0
 RESPONSE_TIMEOUT = 58.0
 """Seconds after which an import gets its response in any case, with outcome unknown (decision 42: within 60 s)."""
 
+NOT_KEPT = "The body cannot be kept"
 UNDER_WAY = "Another import is under way"
 TOO_SLOW = "The import takes too long: use the command storekeeper import"
 
@@ -70,16 +72,15 @@ class _Refusal(ErrorBody, frozen=True):
 class Upload:
     """A body on its way to a file without a name. The file is closed when nobody refers to the upload any more."""
 
-    def __init__(self, begin: bytes) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
-        self.file.write(begin)
+    def __init__(self, file: BufferedRandom) -> None:
+        self.file = file
 
     def write(self, data: bytes) -> Response | None:
         """Append bytes; return the refusal of the request if they cannot be kept."""
         try:
             self.file.write(data)
         except OSError as error:
-            return unavailable(f"The body cannot be kept: {error.strerror}")
+            return unavailable(f"{NOT_KEPT}: {error.strerror}")
         return None
 
     def __del__(self) -> None:
@@ -121,9 +122,10 @@ class Imports:
         if self._upload is not None and self._upload() is not None:
             raise Unavailable(UNDER_WAY)
         try:
-            upload = Upload(body)
+            upload = Upload(tempfile.TemporaryFile())  # noqa: SIM115 - closed with it
+            upload.file.write(body)
         except OSError as error:
-            raise Unavailable(f"The body cannot be kept: {error.strerror}") from None
+            raise Unavailable(f"{NOT_KEPT}: {error.strerror}") from None
         self._upload = weakref.ref(upload)
         return upload
 
@@ -160,6 +162,8 @@ class Imports:
             raise InvalidInput("query", {"match": _NEEDS_MATCH}) from None
         except TimeoutError:
             raise Unavailable(TOO_SLOW, Outcome.UNKNOWN) from None
+        except OSError as error:  # the end of a body is written when it is read
+            raise Unavailable(f"{NOT_KEPT}: {error.strerror}") from None
 
     async def _carry_out(self, rows: SheetRows, order: Import) -> Response:
         try:

@@ -140,10 +140,8 @@ def _telling_failures(file: Path, target: _Target) -> Iterator[None]:
     except NeedsMatch:
         raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target.name) from None
     except BadFile as error:
-        option = f"--{error.parameter} {error.value}".replace("name=", 'name="') + '"' * error.value.startswith(
-            "name="
-        )
-        hint = f": repeat with {option}" if error.value else ""
+        field, _, column = error.value.partition("=")
+        hint = f": repeat with --{error.parameter} {field}" + f'="{column}"' * bool(column) if error.value else ""
         done = f"nothing was imported into {target.name}"
         raise CannotStart(f"{error}{hint}; {done}", subject=str(file)) from None
     except Refused as error:

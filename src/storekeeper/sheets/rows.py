@@ -36,6 +36,9 @@ from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 PROBLEM_COLUMN = "problem"
 """The column of a file of rejects that says why; an import ignores it."""
 
+MAX_DESCRIBED = 4 * 2**20
+"""Characters of the rows that a report has: a file may have thousands of columns."""
+
 _VERSION = re.compile(r"[0-9]{1,18}\.[a-z2-7]{8}")
 _REASONS = {
     "is required": REQUIRED,
@@ -143,14 +146,16 @@ class SheetRows:
         return records
 
     def describe(self, problems: Sequence[Problem]) -> None:
-        """Add the rows of the file to problems."""
+        """Add the rows of the file to problems, up to MAX_DESCRIBED characters."""
+        room = MAX_DESCRIBED
         of_lines: dict[int, list[Problem]] = {}
         for problem in problems:
             of_lines.setdefault(problem.line, []).append(problem)
         names = [name or str(number) for number, name in enumerate(self.columns.names, 1)]
         for line, cells in self._again() if problems else ():
-            for problem in of_lines.get(line, ()):
+            for problem in of_lines.get(line, ()) if room > 0 else ():
                 problem.row = dict(zip(names, map(shown, cells), strict=False))
+                room -= sum(map(len, problem.row.values())) + sum(map(len, names))
 
     def write_rejects(self, file: IO[str], messages: Mapping[int, str]) -> None:
         """Write the rows of these lines as CSV, each with its message, so that they can be mended and imported."""
