@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit clean
+.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit release clean
 
 help:  ## what there is to make
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,12 +90,15 @@ lock: .venv/.dev  ## pins every dependency again, with hashes
 sbom: setup  ## the bill of materials of what runs, as CycloneDX JSON in storekeeper-sbom.json
 	@$(BIN)/python -m tools.sbom storekeeper-sbom.json
 
+release: .venv/.dev  ## builds wheel and sdist into dist/, tries them on each Python, says what to upload where; uploads nothing
+	@$(BIN)/python -m tools.release
+
 audit: setup .venv/.audit  ## asks for known vulnerabilities of what runs; fails where nobody can be asked
 	@$(BIN)/python -m tools.audit .venv/audit/bin/pip-audit --strict --require-hashes --disable-pip \
 	  --progress-spinner=off --format=json --requirement=requirements/run.txt
 
 clean:  ## removes all that was installed and cached
-	rm -rf storekeeper-sbom.json .venv .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf dist storekeeper-sbom.json .venv .mypy_cache .ruff_cache .hypothesis .coverage*
 
 another-python:
 

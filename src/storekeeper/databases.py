@@ -86,7 +86,9 @@ def database(url: str) -> Database:
         # The driver is an extra, and takes a while to load.
         from storekeeper.postgres import PostgresDatabase  # noqa: PLC0415
     except ImportError as error:
-        raise _wrong_url(f"PostgreSQL needs a driver ({error}): install storekeeper[postgres]") from None
+        raise _wrong_url(
+            f"PostgreSQL needs a driver ({error}): install Storekeeper with its extra postgres"
+        ) from None
     return PostgresDatabase(url)
 
 

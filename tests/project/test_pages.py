@@ -321,7 +321,7 @@ def behind_nginx(machine: Machine, differences: list[str]) -> Machine:
     for change in (
         "s/listen 443 .*/&listen 80 default_server;/",
         "/limit_except/,/}/d",
-        "s/proxy_read_timeout .*/proxy_read_timeout 300ms;/",
+        "s/proxy_read_timeout 30s;/proxy_read_timeout 300ms;/",
         r"s,location / {,location = /busy { return 503; }\n&,",
     ):
         machine.root(f"sed -i {shlex.quote(change)} /etc/nginx/conf.d/storekeeper.conf")
@@ -341,6 +341,27 @@ def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(behind_ngi
         if status in {502, 503, 504}:
             expected["outcome"] = "none" if status == 503 else "unknown"
         assert json.loads(body) == expected, case
+
+
+def test_a_spreadsheet_may_be_longer_than_another_body_and_not_too_long(behind_nginx: Machine) -> None:
+    send = "curl -s '127.0.0.1/api/imports?add=true&dry-run=true' --data-binary @- -H content-type:text/csv"
+    rows = "{ echo name,address; seq 60000 | sed 's/.*/Castle Hill &,& Castle Hill Road/'; }"
+    output = behind_nginx.run("$", f"{rows} | {send}")[1]
+    assert json.loads(output).get("rows") == 60000, output[:500]
+    output = behind_nginx.run("$", f"head -c 70000000 /dev/zero | {send}")[1]
+    assert json.loads(output)["message"] == "Payload content length greater than maximum allowed: 67108864"
+
+
+def test_a_stream_passes_nginx_at_once(behind_nginx: Machine) -> None:
+    set_timeout = "sed -i 's/proxy_read_timeout {};/proxy_read_timeout {};/' /etc/nginx/conf.d/storekeeper.conf"
+    behind_nginx.root(f"{set_timeout.format('300ms', '30s')}; systemctl restart nginx")
+    stream = "curl -sN 127.0.0.1/api/changes?after=now -H 'accept: text/event-stream'"
+    write = 'curl -sf 127.0.0.1/api/stores -H content-type:application/json -d \'{"name":"Streamed"}\''
+    try:
+        behind_nginx.root(f"{stream} > /tmp/stream & peer=$!; until [ -s /tmp/stream ]; do sleep 0.05; done")
+        behind_nginx.root(f"{write}; until grep -q Streamed /tmp/stream; do sleep 0.05; done; kill $peer")
+    finally:
+        behind_nginx.root(f"{set_timeout.format('30s', '300ms')}; systemctl restart nginx")
 
 
 def test_what_the_service_refuses_comes_through_nginx_as_it_is(behind_nginx: Machine) -> None:

@@ -66,7 +66,7 @@ def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) ->
     try:
         import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types; it is an extra
     except ImportError:
-        raise _no_xlsx("XLSX needs XlsxWriter: install storekeeper[excel]") from None
+        raise _no_xlsx("XLSX needs XlsxWriter: install Storekeeper with its extra excel") from None
     # XlsxWriter goes back to what it wrote, which a pipe cannot.
     with tempfile.TemporaryFile() as made:
         with closing(xlsxwriter.Workbook(made, {"constant_memory": True})) as book:

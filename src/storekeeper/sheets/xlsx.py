@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(tuple[int, list[object]] | str).decode
 def records(file: IO[bytes]) -> Iterator[Record]:
     """Yield the rows of the first sheet that are not blank. Raises BadFile."""
     if find_spec(_READER) is None:
-        raise BadFile("XLSX needs a library: install storekeeper[excel], or save the sheet as CSV")
+        raise BadFile("XLSX needs a library: install Storekeeper with its extra excel, or save the sheet as CSV")
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     command = (sys.executable, "-P", "-m", __name__)
     with subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:  # noqa: S603 - ourselves

@@ -1,0 +1,146 @@
+"""The wheel and the sdist: what is in them, and that the wheel works where the checkout is not."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from storekeeper import __version__
+from tests import ROOT
+from tests.harness.machine import need
+from tests.harness.pages import PAGES
+from tests.harness.process import environment, serving
+
+NAME = f"storekeeper-{__version__}"
+PYTHONS = ("3.11", "3.12", "3.13")
+INSTALL_TIMEOUT = 240.0
+BIN = Path(sys.executable).parent
+
+METADATA = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
+NOT_IN_SDIST = (".ci/", ".github/")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist of this checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([BIN / "hatchling", "build", "-d", folder], cwd=ROOT, capture_output=True, check=True)
+    return folder
+
+
+@pytest.fixture
+def wheel(built: Path) -> Path:
+    return built / f"{NAME}-py3-none-any.whl"
+
+
+def tracked(*folders: str) -> set[str]:
+    """Return the files of this checkout that git knows, and those that it would add."""
+    if not (ROOT / ".git").exists():
+        need("git", "this is no git repository")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *folders]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
+
+
+def test_the_wheel_has_each_file_of_both_packages_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    ours = {name.removeprefix("src/") for name in tracked("src")}
+    assert ours >= {"storekeeper/console/index.html", "storekeeper/api/pages/openapi.json", "storekeeper/py.typed"}
+    assert names == ours | {f"{NAME}.dist-info/{name}" for name in METADATA}
+
+
+def test_the_sdist_has_what_builds_tests_and_explains_it(built: Path) -> None:
+    with tarfile.open(built / f"{NAME}.tar.gz") as archive:
+        names = {member.name.removeprefix(f"{NAME}/") for member in archive if member.isfile()}
+    assert names - {"PKG-INFO"} == {name for name in tracked() if not name.startswith(NOT_IN_SDIST)}
+
+
+def test_no_page_says_to_install_it_by_its_name_alone() -> None:
+    """Somebody else may have that name in a package index."""
+    for page in PAGES:
+        for line in page.read_text().splitlines():
+            assert not any(f"{tool} storekeeper" in line for tool in ("pip install", "pipx install", "uvx")), (
+                page.name
+            )
+
+
+def interpreter(version: str) -> str:
+    """Return a Python of that version."""
+    found = shutil.which(f"python{version}")
+    folder = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for candidate in [*sorted(map(str, folder.glob(f"{version}.*/bin/python"))), *([found] if found else [])]:
+        said = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False)
+        if said.stdout.startswith(f"Python {version}."):
+            break
+    else:
+        need(f"python{version}", f"there is no Python {version}")
+    return candidate
+
+
+def run(command: Sequence[str | Path], folder: Path, env: dict[str, str] | None = None) -> str:
+    """Run a command outside the checkout; return what it printed."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(env),
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def assert_works(command: Sequence[str], folder: Path, env: dict[str, str] | None = None) -> None:
+    """Do with an installed command what its users do."""
+    assert run([*command, "--version"], folder, env) == f"storekeeper {__version__}\n"
+    database = ("--database", f"sqlite:///{folder}/stores.db")
+    with serving(folder, "--examples", program=command, env=env) as service:
+        for path, kind in (("/console/", "text/html"), ("/docs", "text/html"), ("/openapi.json", "application/json")):
+            response = service.request("GET", path, headers={"accept": "text/html, */*"})
+            assert (response.status, response.headers["content-type"].split(";")[0]) == (200, kind), path
+        page = service.request("GET", "/console/").body.decode()
+        scripts = [part.split('"')[0] for part in page.split('src="')[1:]]
+        assert scripts
+        for script in scripts:
+            assert service.request("GET", f"/console/{script}").status == 200, script
+        url = f"http://127.0.0.1:{service.port}"
+        run([*command, "ready", url], folder, env)
+        assert "0 fail" in run([*command, "check", "--yes", url], folder, env).lower()
+        assert "verified" in run([*command, "backup", "all.db", *database], folder, env)
+    run([*command, "export", "stores.csv", *database], folder, env)
+    assert (folder / "stores.csv").read_text().startswith("id,name,address")
+    (folder / "more.csv").write_text("name,address\nFrom a file,\n")
+    run([*command, "import", "more.csv", "--add", *database], folder, env)
+    assert "is good" in run([*command, "verify", "all.db"], folder, env)
+
+
+@pytest.mark.thorough  # installs all dependencies, from a registry
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, version: str, tmp_path: Path) -> None:
+    run([interpreter(version), "-m", "venv", tmp_path / "venv"], tmp_path)
+    pip = [f"{tmp_path}/venv/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    run([*pip, "--require-hashes", "-r", ROOT / "requirements/run.txt"], tmp_path)
+    run([*pip, "--no-deps", wheel], tmp_path)
+    assert_works([str(tmp_path / "venv/bin/storekeeper")], tmp_path)
+
+
+@pytest.mark.thorough  # installs all dependencies, from a registry
+def test_pipx_installs_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    env = {"PIPX_HOME": f"{tmp_path}/pipx", "PIPX_BIN_DIR": f"{tmp_path}/bin", "PIPX_MAN_DIR": f"{tmp_path}/man"}
+    run([BIN / "pipx", "install", "--python", interpreter("3.12"), wheel], tmp_path, env)
+    assert_works([f"{tmp_path}/bin/storekeeper"], tmp_path)
+
+
+@pytest.mark.thorough  # installs all dependencies, from a registry
+def test_uvx_runs_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    env = {"UV_CACHE_DIR": f"{tmp_path}/cache", "UV_PYTHON_DOWNLOADS": "never"}
+    command = [str(BIN / "uvx"), "--quiet", "--python", interpreter("3.12"), "--from", str(wheel), "storekeeper"]
+    assert_works(command, tmp_path, env)

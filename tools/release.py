@@ -1,0 +1,57 @@
+"""`make release`: builds what a release has, checks it, and says what to upload where. It uploads nothing."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from storekeeper import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+
+UPLOADS = f"""
+Nothing is uploaded. To release {__version__}:
+
+1. Tag what you built: git tag --sign v{__version__} && git push origin v{__version__}
+2. Release page of the tag: all files of dist/.
+3. Package index, only if its project storekeeper is yours: the wheel and the .tar.gz. As long as it is not, nobody
+   may be told to install it by its name, which would fetch somebody else's package.
+4. Image registry of your own: docker build --tag storekeeper:{__version__} . and push that.
+"""
+
+
+def run(*command: str | Path) -> None:
+    """Run a command; raises CalledProcessError if it fails."""
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def problems() -> list[str]:
+    """Return why this checkout is none to release."""
+    changes = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = ["there are changes that are not committed"] if changes.stdout else []
+    newest = re.search(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    if not newest or not re.fullmatch(rf"{re.escape(__version__)} \(\d{{4}}-\d\d-\d\d\)", newest[1]):
+        found.append(f"CHANGELOG.md does not begin with {__version__} and the day of its release")
+    return found
+
+
+def main() -> int:
+    """Build and check; return 1 if this is only a trial."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    run(Path(sys.executable).with_name("hatchling"), "build", "-d", DIST)
+    run(sys.executable, "-m", "tools.sbom", DIST / "storekeeper-sbom.json")
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(DIST.iterdir())]
+    (DIST / "SHA256SUMS").write_text("".join(sums))
+    run(sys.executable, "-m", "pytest", "--quiet", "--no-header", "-m", "", "tests/project/test_package.py")
+    print(*sorted(file.relative_to(ROOT) for file in DIST.iterdir()), sep="\n")
+    print(UPLOADS)
+    for problem in (found := problems()):
+        print(f"This is a trial, not a release: {problem}")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
