@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import count, product
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from playwright.sync_api import Page, sync_playwright
@@ -126,11 +127,12 @@ def _show_import(demo: Demo, page: Page) -> None:
 
 def _show_history(demo: Demo, page: Page) -> None:
     id = demo.send("GET", "changes?order=desc&limit=200")["changes"][60]["store"]["id"]
-    name = demo.send("GET", f"stores/{id}")["name"]
+    store = demo.send("GET", f"stores/{id}")
+    town = (store["address"] or "Whitby YO22").rpartition(", ")[2]
     if len(demo.send("GET", f"changes?store={id}")["changes"]) < 4:
-        demo.put(id, name, "4 Custom House Ln, Whitby")
-        demo.put(id, name, "4 Custom House Lane, Whitby YO22")
-    demo.open(page, f"q=whitby&store={id}")
+        demo.put(id, store["name"], f"4 Custom House Ln, {town}")
+        demo.put(id, store["name"], f"4 Custom House Lane, {town}")
+    demo.open(page, f"q={quote(town)}&store={id}")
     page.get_by_text("Restore this version").first.wait_for()
     page.get_by_label("Name", exact=True).press("Tab")
 

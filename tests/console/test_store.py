@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from storekeeper import databases
-from tests.harness.console import PHONE, Console, add, lose_response, put, stores_of
+from tests.harness.cases import thorough
+from tests.harness.console import DESKTOP, PHONE, Console, add, lose_response, put, stores_of
 from tests.harness.process import Running, serving
 from tests.harness.tokens import add_token, now
 
@@ -69,7 +70,7 @@ def test_what_breaks_a_rule_is_said_beside_its_field_and_not_sent(shop: Running,
     assert stores_of(shop)[8] == {"id": 9, "name": "Store 9", "address": "First floor\n9 Quay Road"}
 
 
-@pytest.mark.parametrize("size", [PHONE, (1280, 800)])
+@pytest.mark.parametrize("size", [PHONE, *thorough(DESKTOP)], ids=str)
 def test_two_people_edit_one_store_and_nothing_is_lost(
     shop: Running, open_console: Open, size: tuple[int, int]
 ) -> None:
