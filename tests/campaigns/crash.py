@@ -172,7 +172,7 @@ def kill_import(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int 
     place = folder / "import"
     place.mkdir(parents=True)
     recorder = Recorder(mix=POINT_READS | {Kind.LIST: 1}, most_stores=MANY)
-    program = [*COMMAND, "import", f"{place}/rows.csv", _database(place)]
+    program = [*COMMAND, "import", "--add", "--yes", f"{place}/rows.csv", _database(place)]
     imports = []
     whole = 0
     with serving(place, *args) as service:
@@ -354,7 +354,7 @@ def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
     place.mkdir(parents=True)
     recorder = Recorder()
     (folder / "rows.csv").write_bytes(csv(recorder.rows(100)))
-    first = ["import", f"{folder}/rows.csv"]
+    first = ["import", "--add", "--yes", f"{folder}/rows.csv"]
 
     def look(tried: Path) -> str:
         again = command.run(*first, _database(tried))
