@@ -53,6 +53,7 @@ SCOPES = {
     "/api/stores/{id}": READS,
     "/api/changes": READS,
     "/api/export": READS,
+    "/api/imports": READS,
     "/test": ANYBODY,
     "*": ANYBODY,
     "/health/live": ANYBODY,

@@ -34,10 +34,27 @@ from tests.harness.probe import LOAD, QUESTIONS
 from tests.harness.stores import shown
 from tests.harness.system_calls import injecting
 
-METHODS = sorted(name for name, value in vars(Collection).items() if inspect.isfunction(value) and name[0] != "_")
-READS = ["get", "get_at", "list", "state", "changes", "tokens", "mark_used", "change_token", "check"]
-WRITES = ["write", "load", "refusal_of_writes"]
-ALONE = ["close", "load", "write"]
+ASK_NOTHING = {"observe_writes", "queued_writes"}
+METHODS = sorted(
+    name
+    for name, value in vars(Collection).items()
+    if inspect.isfunction(value) and name[0] != "_" and name not in ASK_NOTHING
+)
+READS = [
+    "get",
+    "get_at",
+    "list",
+    "state",
+    "changes",
+    "tokens",
+    "mark_used",
+    "change_token",
+    "check",
+    "with_snapshot",
+    "figures",
+]
+WRITES = ["write", "load", "import_rows", "refusal_of_writes"]
+ALONE = ["close", "load", "import_rows", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
 """The questions of one process, each to a handle of its own: some need to know what they alone have done."""
 
@@ -210,7 +227,10 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
             _as_expected(question, EXPECTED[fault].get(question, "response"), said[question], again[question])
         probe.close()
     written = [
-        response for asked in (said, again) for response, _ in asked.values() if questions in {"write", "load"}
+        response
+        for asked in (said, again)
+        for response, _ in asked.values()
+        if questions in {"write", "load", "import_rows"}
     ]
     _whole(path, most=MANY + LOAD * sum(not response.startswith("none") for response in written))
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import uvloop
 
-from storekeeper import write_state
+from storekeeper import importer, write_state
 from storekeeper.changes import ChangesQuery
 from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
+from storekeeper.imports import Import
 from storekeeper.sqlite import SqliteCollection, SqliteDatabase
 from storekeeper.stores import Payload
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
@@ -66,6 +67,10 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
     ),
     "load": lambda collection: collection.load(numbered(LOAD)),
+    "import_rows": lambda collection: collection.import_rows(
+        importer._Payloads(numbered(LOAD)), Import(add=True), 0.3
+    ),
+    "figures": lambda collection: collection.figures(),
     "with_snapshot": lambda collection: collection.with_snapshot(lambda snapshot: list(snapshot.rows("stores"))),
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),
@@ -91,7 +96,7 @@ async def _ask(collection: Collection, question: str) -> str:
 async def main() -> None:
     path, questions, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
-    for name in ("bulk", "write_queue"):
+    for name in ("imports", "write_queue"):
         vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
     vars(write_state)["PROBE_INTERVAL"] = 0.0
     vars(write_state)["CHECK_TIMEOUT"] = 5.0

@@ -24,9 +24,9 @@ def backup(
         int | None, typer.Option(min=1, help="How many backups of the folder stay: the oldest are deleted.")
     ] = None,
 ) -> None:
-    """Back up a collection into one SQLite file, of whatever kind the database is.
+    """Back up a collection into one file.
 
-    The service may be running. The file has all stores, changes, keys and tokens as of one moment. It gets its name
+    The service may be running, on SQLite or PostgreSQL. The file, a SQLite database, has all stores, changes, keys and tokens as of one moment. It gets its name
     when it is complete, on the disk, and verified; its SHA-256 is beside it. Only its owner can read it.
     """
     from storekeeper import backups, databases
@@ -67,9 +67,9 @@ def restore(
     file: Annotated[Path, typer.Argument(help="The backup.")],
     settings: Settings,
 ) -> None:
-    """Put a backup in the place of the database, and say what is lost by that.
+    """Put a backup in the place of the database.
 
-    Stop the service first. The backup is verified before anything is changed. The file that is there is kept under
+    Stop the service first. At the end it says what is lost. The backup is verified before anything is changed. The file that is there is kept under
     another name. On PostgreSQL the database has to be empty. The collection gets a new epoch, so that no ETag of
     before matches.
     """
