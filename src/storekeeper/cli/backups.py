@@ -26,8 +26,9 @@ def backup(
 ) -> None:
     """Back up a collection into one file.
 
-    The service may be running, on SQLite or PostgreSQL. The file, a SQLite database, has all stores, changes, keys and tokens as of one moment. It gets its name
-    when it is complete, on the disk, and verified; its SHA-256 is beside it. Only its owner can read it.
+    The service may be running, on SQLite or PostgreSQL. The file is a SQLite database with all stores, changes, keys
+    and tokens as of one moment. It gets its name when it is complete, on the disk, and verified; its SHA-256 is
+    beside it. Only its owner can read it.
     """
     from storekeeper import backups, databases
 
@@ -69,9 +70,9 @@ def restore(
 ) -> None:
     """Put a backup in the place of the database.
 
-    Stop the service first. At the end it says what is lost. The backup is verified before anything is changed. The file that is there is kept under
-    another name. On PostgreSQL the database has to be empty. The collection gets a new epoch, so that no ETag of
-    before matches.
+    Stop the service first. The backup is verified before anything is changed. The file that is there is kept under
+    another name, and what is lost is said. On PostgreSQL the database has to be empty. The collection gets a new
+    epoch, so that no ETag of before matches.
     """
     from storekeeper import backups, databases
 
