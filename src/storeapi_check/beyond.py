@@ -1,10 +1,11 @@
-"""Conditions, keys, pages and the past: held only to a service that announces them; this package only.
+"""Conditions, keys, pages, the past and the feed: held only to a service that announces them; this package only.
 
 A service does so by the entity tag of its list: a number, a point, eight letters or digits.
 """
 
 import re
 from functools import partial
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from storeapi_check.service import STORES, TRIES, Response, Rules, Service, Skipped, fields, number
@@ -22,6 +23,7 @@ SAME = "A PUT of what the store is leaves its tag, also with the tag of before (
 ONCE = "The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."
 PAGES = "Pages of two, each linked by the one before, have what the list has, once and in its order."
 PAST = "A store and the list as of a tag are what they were, whatever was written since."
+CURSORS = "An empty page gives back the cursor that was sent; one that never was gets 410, and another to go on from."
 
 
 def tag(response: Response) -> str:
@@ -104,7 +106,7 @@ def _if_match_guards_a_create(service: Service) -> None:
     raise Skipped("other clients write all the time")
 
 
-@check("200 with the tag that it had: no change, no new version.", SAME)
+@check("200 with the tag that it had: no change, no new version", SAME)
 def _same_content_is_no_change(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     for sent in ({}, {"if_match": former}):
@@ -155,3 +157,46 @@ def _the_past_stays(service: Service) -> None:
     listed.shows(store, " in the list as of its tag")
     for other, status in (("0.aaaaaaaa", 410), (10**18, 400)):
         require_refusal(service.send("GET", f"{path}?at={other}"), status)
+
+
+def read_feed(service: Service, after: object, more: str) -> tuple[Response, list[dict[str, Any]]]:
+    """Return a page of the feed and its changes; raise Violation when it is none, Skipped without the route."""
+    page = service.send("GET", f"/api/changes?after={quote(str(after))}&{more}")
+    if page.status == 404:
+        raise Skipped("the service has no /api/changes")
+    changes = page.member("changes")
+    page.expect(page.ok and isinstance(changes, list) and {*map(type, changes)} <= {dict}, "it is no page of changes")
+    return page, changes
+
+
+@check("every committed change, in the order of the commits, without a gap", adds=1)
+def _the_feed_has_every_change(service: Service) -> None:
+    after: object = tag(service.find(service.name())).strip('"')
+    read_feed(service, after, "limit=1")  # skipped before it adds a store
+    store = service.make()
+    wanted, found = list[list[Any]](), list[list[Any]]()
+    for write in (store.response, *(service.replace(store.id, fields(service.name()), "open") for _ in "12")):
+        former = {key: wanted[-1][2].get(key) for key in ("name", "address")} if wanted else None
+        wanted.append([int(tag(write)[1:].split(".")[0]), "replaced" if former else "created", write.single, former])
+    for limit in (2, *[1000] * TRIES):
+        if len(found) < len(wanted):
+            page, changes = read_feed(service, after, f"limit={limit}")
+            ours = [one for one in changes if number(one.get("store")) == store.id]  # other clients may write too
+            found += [[one.get(key) for key in ("seq", "type", "store", "previous")] for one in ours]
+            after = page.member("next")
+    if len(found) < len(wanted) and changes:
+        raise Skipped("other clients write all the time")
+    page.expect(found == wanted, f"the changes of the store {store.id} are {found}, not {wanted}")
+
+
+@check("or the one that was sent if there is none", CURSORS)
+def _the_feed_gives_back_a_cursor(service: Service) -> None:
+    only = f"store={service.settle().id}"
+    sent = tag(service.find(service.name())).strip('"')
+    service.spare()
+    page, changes = read_feed(service, sent, only)
+    page.expect(not changes and page.member("next") == sent, f"it has changes, or its next is not {sent!r}")
+    for other in ("0.aaaaaaaa", f"{10**15}.{sent.partition('.')[2]}"):
+        refused = service.send("GET", f"/api/changes?after={other}")
+        require_refusal(refused, 410)
+        read_feed(service, refused.member("cursor"), only)

@@ -1,4 +1,4 @@
-"""A reference that also has tags, conditions, keys, pages and the past: what the mutants of `wrong_beyond` break."""
+"""A reference that also has tags, conditions, keys, pages, past and feed: what `wrong_beyond` breaks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ class Announcing(Reference):
         self.versions = {1: 1, 2: 2, 3: 3}
         self.version = 3
         self.history: dict[int, Past] = {}
+        self.changes = [self.change(seq, store, None) for seq, store in enumerate(self.stores, 1)]
         self.remember()
 
     def ask(self, method: str, target: str, body: bytes, sent: Mapping[str, str]) -> Response:
@@ -39,6 +40,8 @@ class Announcing(Reference):
         asked = parse_qs(parts.query, keep_blank_values=True)
         if method in ("POST", "PUT"):
             return self.once(method, target, body)
+        if parts.path == "/api/changes":
+            return self.feed(query)
         if not parts.path.startswith("/api/stores"):
             return super().handle(method, target, body)
         if any(self.is_bad(name, values) for name, values in asked.items()):
@@ -129,8 +132,10 @@ class Announcing(Reference):
     def written(self, response: Response, id: int) -> Response:
         if response.status != 200:
             return response
+        former = next((store for store in self.history[self.version].stores if store["id"] == id), None)
         self.version += 1
         self.versions[id] = self.version
+        self.changes.append(self.change(self.version, self.find(str(id)) or {}, former))
         self.remember()
         return self.located(response, id)
 
@@ -169,3 +174,33 @@ class Announcing(Reference):
 
     def as_of(self, version: int) -> Past:
         return self.history[version]
+
+    # The feed
+
+    def change(self, seq: int, store: Store, former: Store | None) -> Store:
+        previous = former and {"name": former["name"], "address": former["address"]}
+        type = "replaced" if former else "created"
+        return {"seq": seq, "type": type, "at": "2026-01-01T00:00:00Z", "store": dict(store), "previous": previous}
+
+    def feed(self, query: dict[str, str]) -> Response:
+        after = query.get("after", f"0.{EPOCH}")
+        seq, _, epoch = after.partition(".")
+        if self.is_gone(int(seq), epoch or EPOCH):
+            return self.gone()
+        page = self.following(int(seq), query)[: int(query.get("limit", 100))]
+        body = {"changes": page, "next": self.next(page, after), "head": self.version}
+        return self.send("changes", 200, self.encode(body), JSON)
+
+    def is_gone(self, seq: int, epoch: str) -> bool:
+        return epoch != EPOCH or seq > self.version
+
+    def gone(self) -> Response:
+        body = self.error_body("changes", 410, "Gone", "read the list again") | {"cursor": f"{self.version}.{EPOCH}"}
+        return self.send("changes", 410, self.encode(body), JSON)
+
+    def following(self, seq: int, query: dict[str, str]) -> list[Store]:
+        later = self.changes[seq:]
+        return [one for one in later if str(one["store"]["id"]) == query["store"]] if "store" in query else later
+
+    def next(self, page: list[Store], after: str) -> str:
+        return f"{page[-1]['seq']}.{EPOCH}" if page else after

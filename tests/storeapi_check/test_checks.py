@@ -17,7 +17,7 @@ from storeapi_check.running import RULES, first_contact, hold, prepare, run_rule
 from storeapi_check.service import Result, Rule, Service
 from tests.storeapi_check.announcing import Announcing
 from tests.storeapi_check.mutants import MUTANTS
-from tests.storeapi_check.reference import GenericReference, Local, Reference, Store, served
+from tests.storeapi_check.reference import GenericReference, Local, Reference, Response, Store, served
 from tests.storeapi_check.variants import VARIANTS
 
 for module in sorted(Path(__file__).parent.glob("wrong_*.py")):
@@ -160,6 +160,17 @@ def test_stores_added_under_another_name_are_seen_though_another_client_writes_n
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     with served(mutant.service()) as url, others_write(url, 1.0):
         assert alone(Client(url, 7.0), mutant.checks) == mutant.checks
+
+
+def test_a_service_that_announces_tags_and_has_no_feed_is_not_at_fault() -> None:
+    class WithoutFeed(Announcing):
+        def feed(self, query: dict[str, str]) -> Response:
+            return self.missing("changes")
+
+    results = report(WithoutFeed).results
+    assert failures(results) == {}
+    skipped = [result.rule.name for result in results if result.note == "the service has no /api/changes"]
+    assert skipped == ["the-feed-has-every-change", "the-feed-gives-back-a-cursor"]
 
 
 @pytest.mark.parametrize("service", VARIANTS)

@@ -1,9 +1,9 @@
-"""Mutants that announce tags, conditions, keys, pages or the past, and do something else."""
+"""Mutants that announce tags, conditions, keys, pages, the past or the feed, and do something else."""
 
 from collections.abc import Callable
 from typing import Any
 
-from tests.storeapi_check.announcing import Announcing, Past
+from tests.storeapi_check.announcing import EPOCH, Announcing, Past
 from tests.storeapi_check.mutants import breaks
 from tests.storeapi_check.reference import Reference, Response
 
@@ -110,6 +110,58 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "past is the present": (
         "the-past-stays",
         {"as_of": lambda self, version: Past(self.stores, self.versions)},
+    ),
+    "feed has no creations": (
+        "the-feed-has-every-change",
+        {"following": lambda self, *rest: [one for one in A.following(self, *rest) if one["previous"]]},
+    ),
+    "feed begins with the latest": (
+        "the-feed-has-every-change",
+        {"following": lambda self, *rest: A.following(self, *rest)[::-1]},
+    ),
+    "feed has the present stores": (
+        "the-feed-has-every-change",
+        {"change": lambda self, seq, store, former: A.change(self, seq, {}, former) | {"store": store}},
+    ),
+    "feed has no content before": (
+        "the-feed-has-every-change",
+        {"change": lambda self, *rest: A.change(self, *rest) | {"previous": None}},
+    ),
+    "page of the feed leads to its head": (
+        "the-feed-has-every-change",
+        {"next": lambda self, page, after: A.next(self, self.changes if page else page, after)},
+    ),
+    "page of the feed leads to itself": (
+        "the-feed-has-every-change",
+        {"next": lambda self, page, after: after},
+    ),
+    "page of the feed leads to its beginning": (
+        "the-feed-has-every-change",
+        {"next": lambda self, page, after: A.next(self, page[:1], after)},
+    ),
+    "empty page leads to the head": (
+        "the-feed-gives-back-a-cursor",
+        {"next": lambda self, page, after: A.next(self, page or self.changes, after)},
+    ),
+    "empty page leads nowhere": (
+        "the-feed-gives-back-a-cursor",
+        {"next": lambda self, page, after: A.next(self, page, after) if page else None},
+    ),
+    "history of a store is that of all": (
+        "the-feed-gives-back-a-cursor",
+        {"following": lambda self, seq, query: self.changes[seq:]},
+    ),
+    "cursor of another epoch is taken": (
+        "the-feed-gives-back-a-cursor",
+        {"is_gone": lambda self, seq, epoch: seq > self.version},
+    ),
+    "cursor beyond the head is taken": (
+        "the-feed-gives-back-a-cursor",
+        {"is_gone": lambda self, seq, epoch: epoch != EPOCH},
+    ),
+    "410 has no cursor": (
+        "the-feed-gives-back-a-cursor",
+        {"gone": lambda self: self.error("changes", 410, "Gone", "read the list again")},
     ),
 }
 
