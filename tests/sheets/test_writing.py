@@ -80,7 +80,7 @@ def test_more_rows_than_a_sheet_has_are_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_the_extra_xlsx_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    with pytest.raises(InvalidInput, match=r"must be csv or jsonl: .* install storekeeper\[excel\]"):
+    with pytest.raises(InvalidInput, match=r"must be csv or jsonl: .* with its extra excel"):
         written("xlsx", [])
 
 

@@ -149,9 +149,11 @@ export class List {
         draft, tag ? h("span", { class: "tag ok" }, tag) : null),
       h("td", address, mark(short(store.address))),
     );
+    const focused = old?.row.contains(document.activeElement);
     if (old) old.row.replaceWith(row);
     else this.body.append(row);
     this.rows.set(store.id, { row, store });
+    if (focused) this.focus(store.id);
     if (String(store.id) === place().store) this.select(place().store);
   }
 
@@ -162,11 +164,7 @@ export class List {
     if (created && this.total !== null) this.total = Math.max(this.total, store.id);
     const hay = fold(`${store.name} ${store.address ?? ""}`);
     const isFound = this.needles.every((needle) => hay.includes(needle));
-    if (this.rows.has(store.id) || (created && isFound && !this.next)) {
-      const focused = this.rows.get(store.id)?.row.contains(document.activeElement);
-      this.put(store, tag);
-      if (focused) this.focus(store.id);
-    }
+    if (this.rows.has(store.id) || (created && isFound && !this.next)) this.put(store, tag);
     if (created) this.settle();
   }
 
