@@ -251,7 +251,9 @@ def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: s
         until(lambda: "event=started" in service.log)
         people, started = service.log.splitlines()
         address, database = f"http://127.0.0.1:{service.port}", f"{tmp_path}/stores.db"
-        assert people.startswith(f"Storekeeper listens on {address} with {database}; the console is at {address}/console/ ")
+        assert people.startswith(
+            f"Storekeeper listens on {address} with {database}; the console is at {address}/console/ "
+        )
         assert (
             f" version={__version__} database={database} workers={workers} pid={service.process.pid}" in started + " "
         )

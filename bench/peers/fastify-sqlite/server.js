@@ -5,8 +5,6 @@ import { app, idOf, list, listen, missing, one, write } from '../fastify/app.js'
 const db = new Database(process.env.DATABASE)
 db.pragma('journal_mode = WAL')
 db.pragma('synchronous = FULL')
-db.pragma('cache_size = -65536') // 64 MiB
-db.pragma('temp_store = MEMORY')
 db.exec(`
   CREATE TABLE IF NOT EXISTS stores (id INTEGER PRIMARY KEY, name TEXT NOT NULL, address TEXT) STRICT;
   CREATE INDEX IF NOT EXISTS stores_by_name ON stores (name);
