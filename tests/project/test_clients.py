@@ -436,7 +436,7 @@ def test_the_recipe_for_a_webhook_leaves_out_no_change_whenever_it_is_killed(tmp
             with posting(tmp_path, url, hook):
                 until(partial(lambda count: len(set(hook.taken)) >= count, count))
                 if count == 8:
-                    until(lambda: (tmp_path / "sent.cursor").exists())
+                    until((tmp_path / "sent.cursor").exists)
             if count == 2:
                 load(url, [Payload(f"Later {number}", "x" * 200_000) for number in range(4)])
         assert sorted(set(hook.taken)) == list(range(1, 9))
