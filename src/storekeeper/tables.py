@@ -1,6 +1,7 @@
 """Domain: the tables of a collection and their columns, the same in every database. Imports only the domain.
 
-Both databases make their statements from these names, and a copy transfers just these tables.
+Both databases make their statements from these names, and a copy transfers just these tables. What each column means
+stands in `statements_of_tables`.
 """
 
 from collections.abc import Mapping
@@ -22,8 +23,7 @@ STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
 CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "count": int, "token_number": int}
-"""What a change made of its store. `at` is milliseconds since 1970 in UTC and never falls; `count` is how many stores
-there were after it; `token_number` is the number of the token that wrote it, 0 for none."""
+"""What a change made of its store."""
 
 SEARCHED = {**STORES, "folded": str}
 """All columns of a store: `folded` is what `search.folded` returns of it."""
@@ -32,17 +32,14 @@ OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTE
 """For each column of a store, the column of its latest change."""
 
 KEYS = {"n": int, "key": str, "request": int, "seq": int, "at": int, "result": str}
-"""The Idempotency-Keys that are remembered (decision 36), numbered in the order in which they were used. `key` is the
-key as clients send it, behind the number of its token and a blank if it has a token; `request` is a hash of its
-request; `seq` is the change that is its response; `at` is its time in milliseconds since 1970. `result` is null for a
-store."""
+"""The Idempotency-Keys that are remembered (decision 36), numbered in the order in which they were used."""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""
 
 EXTERNAL_IDS = {"store_id": int, "column_name": str, "value": str}
 """The keys that outside systems have for stores (decision 52): a store has one at most of each column of a file, and
-a value of a column names one store. Both have 1 to MAX_EXTERNAL_LENGTH characters."""
+a value of a column names one store."""
 
 MAX_EXTERNAL_LENGTH = 200
 
@@ -65,6 +62,57 @@ TABLES: dict[str, Mapping[str, type]] = {
 }
 """All tables, in the order in which they can be filled. The first column of each is its key, for the last one the
 first two."""
+
+
+def statements_of_tables(integer: str, text: str, options: str = "", options_by_key: str = "") -> str:
+    """Return the statements that create TABLES, without their indexes, in the words of a database.
+
+    These are its types, what ends each CREATE TABLE, and what ends that of a table that is stored by its key.
+    """
+    return f"""
+    CREATE TABLE stores (
+      id      {integer} PRIMARY KEY,  -- 1..n without a hole
+      name    {text} NOT NULL CHECK (length(name) BETWEEN 1 AND 30),
+      folded  {text} NOT NULL,        -- what is searched; before the address, which would have to be read to get here
+      version {integer} NOT NULL,     -- the seq of its latest change
+      address {text}                  -- null: not given
+    ) {options};
+    CREATE TABLE changes (
+      seq      {integer} PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
+      store_id {integer} NOT NULL,    -- no REFERENCES: PostgreSQL would lock each store, and it holds by construction
+      name     {text} NOT NULL CHECK (length(name) BETWEEN 1 AND 30),  -- what the store became
+      address  {text},
+      at       {integer} NOT NULL,    -- milliseconds since 1970, UTC, as all times that follow; never falls
+      count    {integer} NOT NULL,    -- how many stores there were after it
+      token_number {integer} NOT NULL -- of the token that wrote it; 0: none
+    ) {options};
+    CREATE TABLE keys (
+      n       {integer} PRIMARY KEY,  -- grows; the oldest are deleted, the newest never
+      key     {text} NOT NULL UNIQUE, -- an Idempotency-Key, perhaps behind the number of a token and a blank
+      request {integer} NOT NULL,     -- a hash of the request that it was sent with
+      seq     {integer} NOT NULL,     -- the change that is its response
+      at      {integer} NOT NULL,
+      result  {text}                  -- null: the response is a store
+    ) {options};
+    CREATE TABLE tokens (
+      number  {integer} PRIMARY KEY,  -- 1..n; nothing is deleted
+      name    {text} NOT NULL UNIQUE,
+      scope   {text} NOT NULL CHECK (scope IN ('read', 'write')),
+      hash    {text} NOT NULL UNIQUE, -- SHA-256 in hexadecimal digits
+      created {integer} NOT NULL,
+      expires {integer},              -- null: never
+      revoked {integer},
+      used    {integer}               -- within an hour before its latest use
+    ) {options};
+    CREATE TABLE external_ids (
+      store_id    {integer} NOT NULL,
+      column_name {text} NOT NULL CHECK (length(column_name) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
+      value       {text} NOT NULL CHECK (length(value) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
+      PRIMARY KEY (store_id, column_name),
+      UNIQUE (value, column_name)     -- in this order: a search knows the value alone
+    ) {options_by_key};
+    """
+
 
 ROW_ORDER = "1, 2"
 """The columns by which the rows of each table have one order."""

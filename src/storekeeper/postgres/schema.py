@@ -7,7 +7,7 @@ import psycopg
 from storekeeper.errors import CannotStart
 from storekeeper.postgres.pipeline import array
 from storekeeper.postgres.session import Connection, collection_schema, connected
-from storekeeper.tables import MAX_EXTERNAL_LENGTH, SCHEMA_NUMBER, TABLES, check_schema_number
+from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
 
 NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 + floor(random() * 32)::integer, 1),
       '') FROM generate_series(1, 8))"""
@@ -22,23 +22,8 @@ SCHEMA = f"""
     );
     INSERT INTO storekeeper VALUES ({SCHEMA_NUMBER});
     ALTER TABLE storekeeper REPLICA IDENTITY FULL;  -- without a key, a publication of all tables refuses an UPDATE
-    CREATE TABLE stores (
-      id      bigint PRIMARY KEY,    -- 1..n without a hole
-      name    text COLLATE "C" NOT NULL CHECK (char_length(name) BETWEEN 1 AND 30),
-      folded  text COLLATE "C" NOT NULL,  -- what is searched
-      version bigint NOT NULL,       -- the seq of its latest change
-      address text                   -- null: not given
-    );
+    {statements_of_tables("bigint", 'text COLLATE "C"')}
     CREATE INDEX stores_by_name ON stores (name, id);
-    CREATE TABLE changes (
-      seq          bigint PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
-      store_id     bigint NOT NULL,    -- no REFERENCES: it would lock each store, and holds by construction
-      name         text COLLATE "C" NOT NULL CHECK (char_length(name) BETWEEN 1 AND 30),  -- what the store became
-      address      text,
-      at           bigint NOT NULL,    -- milliseconds since 1970, UTC; never falls
-      count        bigint NOT NULL,    -- how many stores there were after it
-      token_number bigint NOT NULL     -- of the token that wrote it; 0: none
-    );
     CREATE INDEX changes_by_store ON changes (store_id, seq);
     -- The one lock of all writers, and the numbers that it guards. A SEQUENCE would leave holes.
     CREATE TABLE {COLLECTION_TABLE} (
@@ -50,31 +35,6 @@ SCHEMA = f"""
       backed_up bigint               -- when the latest backup was made: milliseconds since 1970, UTC; null: never
     );
     INSERT INTO {COLLECTION_TABLE} VALUES (1, 0, 0, 0, {NEW_EPOCH}, NULL);
-    CREATE TABLE keys (
-      n       bigint PRIMARY KEY,    -- grows; the oldest are deleted, the newest never
-      key     text COLLATE "C" NOT NULL UNIQUE,  -- an Idempotency-Key, perhaps behind a token's number and a blank
-      request bigint NOT NULL,       -- a hash of the request that it was sent with
-      seq     bigint NOT NULL,       -- the change that is its response
-      at      bigint NOT NULL,       -- milliseconds since 1970, UTC
-      result  text                   -- null: the response is a store
-    );
-    CREATE TABLE tokens (
-      number  bigint PRIMARY KEY,    -- 1..n; nothing is deleted
-      name    text COLLATE "C" NOT NULL UNIQUE,
-      scope   text NOT NULL CHECK (scope IN ('read', 'write')),
-      hash    text NOT NULL UNIQUE,  -- SHA-256 in hexadecimal digits
-      created bigint NOT NULL,       -- milliseconds since 1970, UTC, as all that follow
-      expires bigint,                -- null: never
-      revoked bigint,
-      used    bigint                 -- within an hour before its latest use
-    );
-    CREATE TABLE external_ids (
-      store_id    bigint NOT NULL,
-      column_name text COLLATE "C" NOT NULL CHECK (char_length(column_name) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
-      value       text COLLATE "C" NOT NULL CHECK (char_length(value) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
-      PRIMARY KEY (store_id, column_name),
-      UNIQUE (value, column_name)    -- in this order: a search knows the value alone
-    );
     CREATE TABLE probe (             -- what a probe of writes writes and deletes
       one    integer PRIMARY KEY DEFAULT 1 CHECK (one = 1),
       filler text NOT NULL
