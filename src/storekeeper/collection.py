@@ -6,15 +6,16 @@ To add a database, read this file and `databases.Database`, name it in `database
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.commands import Command
 from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
-from storekeeper.importer import Imported, Source
-from storekeeper.imports import Import
+from storekeeper.importer import Session
 from storekeeper.search import Search
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
@@ -161,8 +162,8 @@ class Collection(Protocol):
       PreconditionFailed or KeyReused is the exception of the future.
     - **The past:** a read of it costs what a read of the present costs, however long ago it is.
     - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database cannot
-      respond, after at most 5 s (decision 30); its `outcome` says whether a write may have happened. `load` waits
-      for other writers for up to a minute, and raises CannotStart if the operator has to change something.
+      respond, after at most 5 s (decision 30); its `outcome` says whether a write may have happened. `in_session`
+      may take longer, and raises CannotStart if the operator has to change something.
     """
 
     def get(self, id: int) -> Eventual[Store | None]:
@@ -186,18 +187,16 @@ class Collection(Protocol):
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store after it, None if a replace found no store of that id."""
 
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+        """Return what `work`, which runs on a thread, makes of a session for one import; raise what it raises.
+
+        It waits for other writers for up to `lock_timeout` seconds, `importer.LOCK_TIMEOUT` unless given.
+        """
+
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
-        """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
-
-        The changes carry `token_number`. With `only_if_empty`, a collection that has stores is left as it is, and the
-        result is range(0).
-        """
-
-    async def import_rows(self, source: Source, order: Import, lock_timeout: float) -> Imported:
-        """Import the rows of a file, all or none, as `importer.carry_out` does; the source is read on a thread.
-
-        It waits for other writers for up to `lock_timeout` seconds.
-        """
+        """Create all of `payloads` in their order, or none; return their ids: see `importer.load`."""
+        load = partial(importer.load, payloads=payloads, only_if_empty=only_if_empty, token_number=token_number)
+        return await self.in_session(load)
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
         """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises."""

@@ -39,6 +39,9 @@ STAGED, DECIDED = (
 )
 """The columns of two temporary tables: the rows of a file, and what becomes of them."""
 
+LOCK_TIMEOUT = 60.0
+"""Seconds that an import waits for other writers, unless its caller says otherwise."""
+
 CHUNK = 10_000
 """Rows that are compared with the stores at once, so that memory does not grow with the file."""
 
@@ -153,7 +156,11 @@ def carry_out(
 def load(
     session: Session, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0
 ) -> range:
-    """Create all of `payloads`, as `Collection.load` does."""
+    """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
+
+    The changes carry `token_number`. With `only_if_empty`, a collection that has stores is left as it is, and the
+    result is range(0).
+    """
     order = Import(add=not only_if_empty, token_number=token_number)
     try:
         return carry_out(session, _Payloads(payloads), order).ids

@@ -23,7 +23,7 @@ from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.http.runtime import Observer, Runtime, ignore
+from storekeeper.http.runtime import Observer, Runtime, Served, ignore
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START
@@ -141,9 +141,9 @@ def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | 
     token_name = tokens.name if tokens else str
     log = AccessLog(token_name, errors_only=settings.access_log == "errors").observe
 
-    def observe(*response: Any) -> None:
-        count(*response)
-        log(*response)
+    def observe(served: Served) -> None:
+        count(served)
+        log(served)
 
     return observe
 

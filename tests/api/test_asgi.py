@@ -149,7 +149,7 @@ def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with inside(tmp_path) as service:
             service.service.runtime = replace(
-                service.service.runtime, observe=lambda *of: told.append((*of[:3], of[7]))
+                service.service.runtime, observe=lambda of: told.append((*of[:3], of.request_id))
             )
             await asked(service, "POST", "/api/stores", b'{"name":"A"}')
             id = (b"x-request-id", b"r-1")

@@ -14,6 +14,7 @@ from storekeeper.api.metrics import BOUNDS, CELLS, FAMILIES, OTHER, STATUSES, Me
 from storekeeper.api.routes import ROUTES
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.http import limits
+from storekeeper.http.runtime import Served
 from tests.harness.asgi import asked
 from tests.harness.client import locked
 from tests.harness.databases import postgres
@@ -140,7 +141,7 @@ def test_hostile_methods_and_paths_make_no_new_series(tmp_path: Path, count: int
             for number in range(count):
                 if number % 100:
                     route = chance.choice((None, word(chance), "store"))
-                    count_response(route, word(chance), chance.randrange(1000), 1, 0.1, number, None, b"")
+                    count_response(Served(route, word(chance), chance.randrange(1000), 1, 0.1, number, None, b""))
                 else:
                     await respond(service, hostile(chance))
             found = await shown(service)
@@ -168,7 +169,7 @@ def test_a_duration_is_in_the_bucket_that_ends_with_it() -> None:
     slots = Slots()
     metrics = Metrics(slots)
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, 5.0, 5.01, 3600.0):
-        metrics.observe("test", "GET", 200, 10, seconds, 0)
+        metrics.observe(Served("test", "GET", 200, 10, seconds, 0, None, b""))
     counts = [
         slots.of(0)[CELLS["http_request_duration_seconds", "/test", le]] for le in ("0.0005", "0.001", "5.0", "+Inf")
     ]

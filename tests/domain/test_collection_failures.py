@@ -43,8 +43,8 @@ METHODS = sorted(
 READS = ["get", "get_at", "list", "state", "changes", "tokens", "mark_used", "check", "with_snapshot"]
 CACHED = ["change_token", "figures"]
 """What is read of pages that a process has in its memory anyway."""
-WRITES = ["write", "load", "import_rows", "refusal_of_writes"]
-ALONE = ["close", "load", "import_rows", "write"]
+WRITES = ["write", "load", "in_session", "refusal_of_writes"]
+ALONE = ["close", "load", "in_session", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
 """The questions of one process, each to a handle of its own: some need to know what they alone have done."""
 
@@ -218,7 +218,7 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
         response
         for asked in (said, again)
         for response, _ in asked.values()
-        if questions in {"write", "load", "import_rows"}
+        if questions in {"write", "load", "in_session"}
     ]
     _whole(path, most=MANY + LOAD * sum(not response.startswith("none") for response in written))
 

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from storekeeper import importer, write_state
 from storekeeper.changes import ChangesQuery
 from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
-from storekeeper.imports import Import
-from storekeeper.sqlite import SqliteCollection, SqliteDatabase
+from storekeeper.sqlite import SqliteCollection, SqliteDatabase, write_queue
 from storekeeper.stores import Payload
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
 
@@ -67,8 +65,8 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
     ),
     "load": lambda collection: collection.load(numbered(LOAD)),
-    "import_rows": lambda collection: collection.import_rows(
-        importer._Payloads(numbered(LOAD)), Import(add=True), 0.3
+    "in_session": lambda collection: collection.in_session(
+        lambda session: importer.load(session, numbered(LOAD)), 0.3
     ),
     "figures": lambda collection: collection.figures(),
     "with_snapshot": lambda collection: collection.with_snapshot(lambda snapshot: list(snapshot.rows("stores"))),
@@ -96,8 +94,8 @@ async def _ask(collection: Collection, question: str) -> str:
 async def main() -> None:
     path, questions, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
-    for name in ("imports", "write_queue"):
-        vars(import_module(f"storekeeper.sqlite.{name}"))["LOCK_TIMEOUT"] = 0.3
+    for module in (importer, write_queue):
+        vars(module)["LOCK_TIMEOUT"] = 0.3
     vars(write_state)["PROBE_INTERVAL"] = 0.0
     vars(write_state)["CHECK_TIMEOUT"] = 5.0
     if rights and os.getuid() == 0:

@@ -24,7 +24,7 @@ from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import MAX_BODY_BYTES, TEXT, Deferred, Fields, Headers, Response, StreamAborted
-from storekeeper.http.runtime import Observer, Runtime, ignore
+from storekeeper.http.runtime import Observer, Runtime, Served, ignore
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import (
     Careful,
@@ -119,10 +119,10 @@ class Connected:
         self.line.protocol = self.connection
         self.connection.connection_made(self.line)
 
-    def _observe(self, route: str | None, method: str, status: int, size: int, seconds: float, *_: object) -> None:
-        assert 0 <= seconds < 60
-        self.told.append((route, method, status))
-        self.sizes.append(size)
+    def _observe(self, served: Served) -> None:
+        assert 0 <= served.seconds < 60
+        self.told.append((served.route, served.method, served.status))
+        self.sizes.append(served.size)
 
     async def ask(self, *data: bytes) -> None:
         for each in data:
@@ -215,7 +215,7 @@ def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_reques
 
     async def scenario() -> None:
         async with inside(tmp_path) as service:
-            connection, line = service.connect(kind, observe=lambda *of: told.append(of[6:]))
+            connection, line = service.connect(kind, observe=lambda served: told.append(served[6:]))
             for fields, id in cases.items():
                 for _ in range(2):
                     connection.data_received(request("GET", "/test", None, fields))
@@ -238,7 +238,7 @@ def test_the_observer_learns_the_number_of_the_token(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with inside(tmp_path, auth="all") as service:
-            connection, _ = service.connect(observe=lambda *of: told.append((of[0], of[2], of[5])))
+            connection, _ = service.connect(observe=lambda of: told.append((of.route, of.status, of.token_number)))
             for fields in ((), (f"Authorization: Bearer {text}",)):
                 connection.data_received(request("GET", "/api/stores", None, *fields))
                 await settled(connection)

@@ -14,10 +14,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper import databases
+from storekeeper import databases, importer
 from storekeeper.collection import Query, State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, bulk, connections, imports, migrations, schema
+from storekeeper.sqlite import SqliteCollection, bulk, connections, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
@@ -221,7 +221,7 @@ def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_look
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
     monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
-    monkeypatch.setattr(imports, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(importer, "LOCK_TIMEOUT", 0.1)
     with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="locked"):
         use(path)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from storekeeper.api.metrics import labels
 from storekeeper.events import Event, emit
+from storekeeper.http.runtime import Served
 
 
 class AccessLog:
@@ -16,26 +17,16 @@ class AccessLog:
         self._token_name = token_name
         self._errors_only = errors_only
 
-    def observe(
-        self,
-        route: str | None,
-        method: str,
-        status: int,
-        size: int,
-        seconds: float,
-        token_number: int,
-        client: tuple[str, int] | None,
-        request_id: bytes,
-        /,
-    ) -> None:
-        """Log a response; see `http.runtime.Observer`."""
-        if self._errors_only and 0 < status < 400:
+    def observe(self, served: Served) -> None:
+        """Log a response."""
+        if self._errors_only and 0 < served.status < 400:
             return
-        path, method = labels(route, method)
+        path, method = labels(served.route, served.method)
         known = {
-            "token": self._token_name(token_number) if token_number else "",
-            "client": client[0] if client else "",
-            "request_id": request_id.decode(),
+            "token": self._token_name(served.token_number) if served.token_number else "",
+            "client": served.client[0] if served.client else "",
+            "request_id": served.request_id.decode(),
         }
         more = {name: value for name, value in known.items() if value}
-        emit(Event.RESPONSE, route=path, method=method, status=status, seconds=round(seconds, 6), bytes=size, **more)
+        numbers = {"status": served.status, "seconds": round(served.seconds, 6), "bytes": served.size}
+        emit(Event.RESPONSE, route=path, method=method, **numbers, **more)

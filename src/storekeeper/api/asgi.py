@@ -10,7 +10,7 @@ from urllib.parse import quote
 from storekeeper.events import request_id
 from storekeeper.http.request import Request, exceeds, find_id
 from storekeeper.http.response import Deferred, Response, framed_headers, too_large
-from storekeeper.http.runtime import Runtime
+from storekeeper.http.runtime import Runtime, Served
 
 
 class AsgiApplication:
@@ -44,9 +44,8 @@ class AsgiApplication:
                 fields = (*self._application.fields(headers), *([(b"x-request-id", id)] if id else []))
                 await _send(response, [*framed_headers(response), *fields], request, receive, counted)
         finally:
-            seconds = perf_counter() - began
-            of_request = request.token_number, scope.get("client"), id
-            self._observe(request.route, request.method, status, size, seconds, *of_request)
+            seconds, who = perf_counter() - began, (request.token_number, scope.get("client"), id)
+            self._observe(Served(request.route, request.method, status, size, seconds, *who))
 
     async def _respond(self, request: Request, receive: Any) -> Response | None:
         """Return the response to a request; None if the client went away."""

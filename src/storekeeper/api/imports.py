@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from storekeeper import importer
 from storekeeper.api.conditions import Preconditions, check_coding, read_preconditions
 from storekeeper.api.errors import deferred, to_response
 from storekeeper.api.plan import Plan, Planner, constant
@@ -167,7 +168,9 @@ class Imports:
 
     async def _carry_out(self, rows: SheetRows, order: Import) -> Response:
         try:
-            done = await self._collection.import_rows(rows, order, LOCK_TIMEOUT)
+            done = await self._collection.in_session(
+                lambda session: importer.carry_out(session, rows, order), LOCK_TIMEOUT
+            )
         except Refused as refused:
             problems = refused.plan.report.problems
             message = str(refused)

@@ -18,6 +18,7 @@ from storekeeper.api.routes import METHODS, ROUTES
 from storekeeper.collection import Collection
 from storekeeper.errors import KeyReused, Outcome, PreconditionFailed, Unavailable
 from storekeeper.http.limits import Limits
+from storekeeper.http.runtime import Served
 from storekeeper.stores import Replay, Store
 
 OTHER = "other"
@@ -124,11 +125,11 @@ class Metrics:
         self._watched: list[tuple[int, float, Callable[[], int]]] = []
         self.watch(os.getpid, "pid")
 
-    def observe(self, route: str | None, method: str, status: int, _size: int, seconds: float, *_: object) -> None:
-        """Count a response; see `http.runtime.Observer`."""
-        counted, buckets = _places(route, method, status)
+    def observe(self, served: Served) -> None:
+        """Count a response."""
+        counted, buckets = _places(served.route, served.method, served.status)
         self._cells[counted] += 1
-        self._add_time(buckets, seconds)
+        self._add_time(buckets, served.seconds)
 
     def observe_writes(self, results: Sequence[object], seconds: float) -> None:
         """Count the writes of a transaction; see `collection.WriteObserver`."""

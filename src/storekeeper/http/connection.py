@@ -30,7 +30,7 @@ from storekeeper.http.response import (
     error_response,
     unavailable,
 )
-from storekeeper.http.runtime import Runtime
+from storekeeper.http.runtime import Runtime, Served
 
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; at that number the connection stops reading."""
@@ -282,7 +282,7 @@ class Connection(HttpToolsProtocol):
         began = perf_counter()
         size = self.write(encode_start(200, self.server_state.default_headers) + cached.rest)
         self.responses_sent += 1
-        self.runtime.observe(cached.route, "GET", 200, size, perf_counter() - began, 0, self.client, b"")
+        self.runtime.observe(Served(cached.route, "GET", 200, size, perf_counter() - began, 0, self.client, b""))
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task that a graceful stop waits for."""

@@ -17,7 +17,7 @@ from storekeeper.http.response import (
     encode_start,
     unavailable,
 )
-from storekeeper.http.runtime import Runtime
+from storekeeper.http.runtime import Runtime, Served
 
 
 class _Connection(Protocol):
@@ -55,16 +55,10 @@ class Exchange:
         """Tell the observer that the response is complete or broken off."""
         self.over = True
         self.stop()
-        request, connection = self.request, self._connection
-        connection.runtime.observe(
-            request.route,
-            request.method,
-            self._status,
-            self._size,
-            perf_counter() - self._began,
-            request.token_number,
-            connection.client,
-            request.id,
+        request, seconds = self.request, perf_counter() - self._began
+        who = request.token_number, self._connection.client, request.id
+        self._connection.runtime.observe(
+            Served(request.route, request.method, self._status, self._size, seconds, *who)
         )
 
     @property

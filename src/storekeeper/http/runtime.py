@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.limits import Limits
@@ -20,31 +20,35 @@ class _Application(Protocol):
     def body_limit(self, target: bytes) -> BodyLimit: ...
 
 
-class Observer(Protocol):
-    """Called once at the end of each response: when its last byte was written, or when it was broken off."""
+class Served(NamedTuple):
+    """A response at its end: when its last byte was written, or when it was broken off."""
 
-    def __call__(
-        self,
-        route: str | None,
-        method: str,
-        status: int,
-        size: int,
-        seconds: float,
-        token_number: int,
-        client: tuple[str, int] | None,
-        request_id: bytes,
-        /,
-    ) -> None:
-        """Take note of a response.
+    route: str | None
+    """None for an unknown path, and if the request could not be read: then `method` may be empty."""
 
-        `route` is None for an unknown path, and if the request could not be read: then `method` may be empty.
-        `status` is 0 if the client left before the response began. `size` is in bytes, with the head if this process
-        encodes it. `token_number` is 0 for a client without a token. `client` is the address and port of the
-        connection; `request_id` is empty unless the client sent one.
-        """
+    method: str
+    status: int
+    """0 if the client left before the response began."""
+
+    size: int
+    """In bytes, with the head if this process encodes it."""
+
+    seconds: float
+    token_number: int
+    """0 for a client without a token."""
+
+    client: tuple[str, int] | None
+    """The address and port of the connection."""
+
+    request_id: bytes
+    """Empty unless the client sent one."""
 
 
-def ignore(*_: object) -> None:
+Observer: TypeAlias = Callable[[Served], None]
+"""Called once for each response."""
+
+
+def ignore(_response: Served) -> None:
     """Observe nothing."""
 
 

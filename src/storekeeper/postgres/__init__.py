@@ -7,25 +7,23 @@ from functools import partial
 
 import psycopg
 
-from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Listing, Moment, Query, Snapshot, State, T, WriteObserver
+from storekeeper.collection import Collection, Listing, Moment, Query, Snapshot, State, T, WriteObserver
 from storekeeper.commands import MAX_BATCH, Command, memory_size
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.importer import Imported, Session, Source
-from storekeeper.imports import Import
+from storekeeper.importer import Session
 from storekeeper.postgres import bulk, imports, reads, schema, session, writes
 from storekeeper.postgres.batcher import Batcher
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
-from storekeeper.stores import Payload, Store
+from storekeeper.stores import Store
 from storekeeper.tokens import Token
 from storekeeper.write_state import WriteState
 
 _STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
 
 
-class PostgresCollection:
+class PostgresCollection(Collection):
     """A Collection in the database of a URL. Needs a running event loop.
 
     The database need not be reachable yet: until it is, every read and write raises Unavailable. `fail` is called
@@ -69,14 +67,7 @@ class PostgresCollection:
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         return self._writes.add(command)
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
-        load = partial(importer.load, payloads=payloads, only_if_empty=only_if_empty, token_number=token_number)
-        return await self._in_session(load)
-
-    async def import_rows(self, source: Source, order: Import, lock_timeout: float) -> Imported:
-        return await self._in_session(partial(importer.carry_out, source=source, order=order), lock_timeout)
-
-    async def _in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
         def run() -> T:
             with imports.session(self._url, lock_timeout=lock_timeout) as session:
                 return work(session)

@@ -6,14 +6,12 @@ from typing import Any
 
 import psycopg
 
+from storekeeper import importer
 from storekeeper.errors import Unavailable
 from storekeeper.importer import Numbers
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, TYPES
 from storekeeper.postgres.session import Connection, connected
-
-LOCK_TIMEOUT = 60.0
-"""Seconds that a bulk load waits for other writers."""
 
 _NUMBERS = f"SELECT count, version, epoch, at FROM {COLLECTION_TABLE}"
 _SET_NUMBERS = f"UPDATE {COLLECTION_TABLE} SET count = $1, version = $2, at = $3 WHERE one = 1"
@@ -23,7 +21,7 @@ _SET_NUMBERS = f"UPDATE {COLLECTION_TABLE} SET count = $1, version = $2, at = $3
 def session(url: str, *, lock_timeout: float | None = None) -> Iterator["PostgresSession"]:
     """Open a session on a prepared database. Raises Unavailable, CannotStart."""
     with connected(url, needs="to import needs TEMPORARY on the database") as connection:
-        yield PostgresSession(connection, LOCK_TIMEOUT if lock_timeout is None else lock_timeout)
+        yield PostgresSession(connection, lock_timeout or importer.LOCK_TIMEOUT)
 
 
 class PostgresSession:

@@ -11,15 +11,13 @@ from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
-from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Eventual, Listing, Moment, Query, Snapshot, State, WriteObserver
+from storekeeper.collection import Collection, Eventual, Listing, Moment, Query, Snapshot, State, WriteObserver
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.importer import Imported, Session, Source
-from storekeeper.imports import Import
+from storekeeper.importer import Session
 from storekeeper.sqlite import bulk, connections, errors, imports, replacement, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -27,7 +25,7 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.searches import Searches
 from storekeeper.sqlite.statements import as_json
 from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
-from storekeeper.stores import Payload, Store
+from storekeeper.stores import Store
 from storekeeper.tokens import USED_INTERVAL, Token
 
 T = TypeVar("T")
@@ -37,7 +35,7 @@ _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM 
   AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
 
 
-class SqliteCollection:
+class SqliteCollection(Collection):
     """A Collection in one SQLite file. Needs a running event loop, and a file that is prepared.
 
     `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no write is
@@ -92,14 +90,7 @@ class SqliteCollection:
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         return self._queue.submit(command)
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
-        load = partial(importer.load, payloads=payloads, only_if_empty=only_if_empty, token_number=token_number)
-        return await self._in_session(load)
-
-    async def import_rows(self, source: Source, order: Import, lock_timeout: float) -> Imported:
-        return await self._in_session(partial(importer.carry_out, source=source, order=order), lock_timeout)
-
-    async def _in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
         def run() -> T:
             with imports.session(self._path, self._identity, lock_timeout=lock_timeout) as session:
                 return work(session)

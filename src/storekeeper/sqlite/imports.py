@@ -8,15 +8,13 @@ from typing import Any
 
 import apsw
 
+from storekeeper import importer
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.importer import Numbers
 from storekeeper.sqlite import connections, errors
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.statements import STATE
-
-LOCK_TIMEOUT = 60.0
-"""Seconds that a bulk load waits for other writers."""
 
 _INDEXES = (
     "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL AND tbl_name IN ('stores', ?)"
@@ -32,7 +30,7 @@ def session(
 
     `identity` is that of the file as this process has it open, if it has.
     """
-    lock_timeout = LOCK_TIMEOUT if lock_timeout is None else lock_timeout
+    lock_timeout = lock_timeout or importer.LOCK_TIMEOUT
     if identity:
         identity.check()
     try:
