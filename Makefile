@@ -51,10 +51,10 @@ format: .venv/.dev  ## mends the format and what the linter can
 examples: .venv/.dev  ## the errors that the service sends, into the OpenAPI document
 	@WRITE_EXAMPLES=1 $(BIN)/python -m pytest --quiet --no-header tests/api/test_openapi.py -k example
 
-bench: .venv/.dev  ## rates beside other stacks into docs/benchmarks.md and README; ARGS=--quick for a first look, ARGS=--help
+bench: .venv/.dev  ## rates beside other stacks into docs/evidence/ and README; ARGS=--quick for a first look, ARGS=--help
 	@$(BIN)/python -m bench.run $(ARGS)
 
-huge: .venv/.dev  ## the same work on 1,000,000 and 10,000,000 stores (5 minutes, 4 GB), into docs/benchmarks.md
+huge: .venv/.dev  ## the same work on 1,000,000 and 10,000,000 stores (5 minutes, 4 GB), into docs/evidence/benchmarks.md
 	@$(BIN)/python -m bench.huge $(HUGE)
 
 bench-ab: .venv/.dev  ## processor time for each request of two checkouts; AB="../old . --pairs=10"

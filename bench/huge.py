@@ -1,4 +1,4 @@
-"""`make huge`: the same work on 1,000,000 and 10,000,000 stores, into docs/benchmarks.md; imports cases to systems.
+"""`make huge`: the same work on 1,000,000 and 10,000,000 stores, into docs/evidence; imports cases to systems.
 
 A size as an argument takes the place of 10,000,000.
 """

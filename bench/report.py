@@ -10,7 +10,7 @@ from bench.systems import ROOT, SYSTEMS
 
 Rounds = list[dict[str, dict[str, float]]]
 Outcome = dict[str, Any]
-PAGE, README = ROOT / "docs/benchmarks.md", ROOT / "README.md"
+PAGE, README = ROOT / "docs/evidence/benchmarks.md", ROOT / "README.md"
 KINDS = {
     "Storekeeper": ("storekeeper", "storekeeper-postgres"),
     "durable peer": ("fastify-sqlite", "fastify-pg"),

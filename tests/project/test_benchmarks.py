@@ -10,7 +10,6 @@ import apsw
 from bench import report, smoke
 from bench.cases import CASES
 from bench.systems import SYSTEMS
-from tests import ROOT
 from tests.harness.machine import need
 from tests.harness.process import serving
 
@@ -23,8 +22,6 @@ WRONG = (
       SELECT store_id, name, address, max(seq) FROM changes GROUP BY store_id""",
 )
 """Each finds what no file of Storekeeper's has."""
-
-MAX_WORDS = 2000
 
 
 def test_the_floor_responds_as_storekeeper_does_and_keeps_its_file_whole(tmp_path: Path) -> None:
@@ -79,7 +76,3 @@ def test_what_keys_cost_is_a_difference() -> None:
 
 def test_a_goal_that_was_not_measured_is_left_out() -> None:
     assert len(list(report.goal_lines(results("random-id", storekeeper=10.0)))) == 2
-
-
-def test_the_page_of_the_benchmarks_stays_short() -> None:
-    assert len((ROOT / "docs/benchmarks.md").read_text().split()) <= MAX_WORDS
