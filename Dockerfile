@@ -1,4 +1,4 @@
-# The service in a container; docs/operating.md has how to run it. Renew the tag and its digest together.
+# The service in a container; docs/installing.md has how to run it. Renew the tag and its digest together.
 FROM python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b AS build
 WORKDIR /source
 COPY requirements/build.txt requirements/run.txt ./

@@ -12,7 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+ON_A_MACHINE = [ROOT / f"docs/{name}.md" for name in ("installing", "proxy", "backups", "monitoring", "operating")]
+"""The pages whose commands are run one after the other, on one machine."""
+
+SERVES = "serves until it is stopped; the test has a service that was started with the same options"
+NOT_RUN = {
+    "make serve": SERVES + "; `make thorough` runs it, in a clone",
+    "make test": "this test is a part of it",
+    "make setup": "the test has this checkout; `make thorough` runs it, in a clone",
+    ".venv/bin/storekeeper serve --open": SERVES,
+    ".venv/bin/storekeeper serve --database postgresql://keeper@db1,db2/stores": SERVES,
+    "STOREKEEPER_AUTH=open /opt/storekeeper/current/bin/uvicorn"
+    " --factory storekeeper.service:application --port 8098": "a test of its own starts it, and stops it",
+}
+"""Commands of the pages that are not run in their order, each with its reason."""
+
 STEP_TIMEOUT = 30.0
 """Seconds that one command of a page may take, on a machine that is busy."""
 
@@ -28,6 +44,11 @@ class Step:
     prompt: str
     command: str
     printed: str
+
+    @property
+    def typed(self) -> str:
+        """The command without the comment behind it."""
+        return self.command.partition("  #")[0].strip()
 
     def difference(self, status: int, output: str) -> str | None:
         """Return how a run differs from what the page says; a `…` there stands for anything."""

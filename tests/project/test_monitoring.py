@@ -98,5 +98,5 @@ def test_every_expression_of_the_dashboard_is_valid(tmp_path: Path) -> None:
 
 
 def test_the_manual_says_what_to_do_about_each_alert() -> None:
-    described = re.findall(r"^\| `(Storekeeper\w+)` \|", (ROOT / "docs/operating.md").read_text(), re.MULTILINE)
+    described = re.findall(r"^\| `(Storekeeper\w+)` \|", (ROOT / "docs/monitoring.md").read_text(), re.MULTILINE)
     assert described == NAMES
