@@ -163,7 +163,6 @@ MAX_WORDS = {
     "docs/proxy.md": 600,
     "docs/backups.md": 500,
     "docs/monitoring.md": 500,
-    "docs/benchmarks.md": 700,
     "docs/guarantees.md": 1200,
     "docs/when-not.md": 400,
 }
