@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit release clean
+.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit release clean
 
 help:  ## what there is to make
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,6 +83,9 @@ faults: .venv/.dev  ## every fault that is injected, one line each; FAULTS="A4 A
 
 screenshots: .venv/.dev  ## the pictures of docs/console.md, taken in Chromium
 	@$(BIN)/python -m tools.screenshots
+
+reference: .venv/.dev  ## what the pages of docs/reference have from the code
+	@$(BIN)/python -m tools.reference
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
 	@sh requirements/lock.sh

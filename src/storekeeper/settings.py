@@ -37,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), "Port to listen on; 0 picks a free one."] = 8080
-    uds: Annotated[str | None, "Unix socket to listen on instead: a path. Its owner and group can connect."] = None
+    uds: Annotated[str | None, "Path of a Unix socket to listen on instead; its owner and group can connect."] = None
     database: Annotated[str, f"Where the stores are: {DATABASES}"] = "sqlite:///storekeeper.db"
     workers: Annotated[int, Meta(ge=1, le=64), "Number of processes that serve the database."] = 1
     error_detail: Annotated[Literal["detailed", "generic"], "Whether a 400 names the violated fields and rules."] = (
@@ -50,15 +50,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     examples: Annotated[bool, "Add 3 example stores to an empty database."] = True
     auth: Annotated[
         Literal["open", "writes", "all"] | None,
-        "Which requests need a token: none, writes, or all. Default: none, and only on loopback.",
+        "Which requests need a token: none (open), writes, or all. Default: open, and only on loopback.",
     ] = None
     cors_origin: Annotated[
         tuple[str, ...],
-        "Origin of another site whose pages may read and write, such as https://shop.example; repeatable.",
+        "Origin of another site whose pages may read and write, such as https://shop.example. Repeatable.",
     ] = ()
     allowed_host: Annotated[
         tuple[str, ...],
-        "Public name of a proxy in front of a service on loopback, such as stores.example; repeatable.",
+        "Public name of a proxy in front of a service on loopback, such as stores.example. Repeatable.",
     ] = ()
     demo: Annotated[bool, "Serve 1,000 made-up stores from a temporary database; writes need its token."] = False
     open: Annotated[bool, "Open the console in the browser."] = False

@@ -42,6 +42,7 @@ EXTERNAL_IDS = {"store_id": int, "column_name": str, "value": str}
 a value of a column names one store."""
 
 MAX_EXTERNAL_LENGTH = 200
+"""Characters of a key of an outside system, and of the name of its column."""
 
 _TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - of constants alone
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"

@@ -15,6 +15,7 @@ import msgspec
 from storekeeper.errors import CannotStart
 
 MAX_EXPIRY_DAYS = 36_500
+"""Days until a token expires."""
 
 USED_INTERVAL = 60 * 60 * 1000
 """Milliseconds between two records of the use of one token."""

@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = sorted((ROOT / "docs/reference").glob("*.md"))
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), *REFERENCE]
 ON_A_MACHINE = [ROOT / f"docs/{name}.md" for name in ("installing", "proxy", "backups", "monitoring", "operating")]
 """The pages whose commands are run one after the other, on one machine."""
 

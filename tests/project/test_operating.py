@@ -22,7 +22,7 @@ from tests.harness.namespaces import Machine, missing
 from tests.harness.pages import NOT_RUN, ON_A_MACHINE, README, ROOT, Step, steps
 from tests.harness.postgres_server import Missing, binaries
 
-OPERATING = ROOT / "docs/operating.md"
+HEALTH = ROOT / "docs/reference/health.md"
 BACKUPS = ROOT / "docs/backups.md"
 
 INSTALLS = (
@@ -142,7 +142,7 @@ def test_the_pages_install_every_file_of_deploy() -> None:
 
 
 def test_there_is_a_page_with_every_reason_that_health_can_give() -> None:
-    page = OPERATING.read_text()
+    page = HEALTH.read_text()
     reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNREAD}
     reasons |= {
         f"{DAMAGED}: …",

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from tests.harness.browser import chromium
 from tests.harness.console import console
 from tests.harness.databases import postgres
-from tests.harness.pages import NOT_RUN, ON_A_MACHINE, PAGES, README, ROOT, Shell, Step, blocks, steps
+from tests.harness.pages import NOT_RUN, ON_A_MACHINE, PAGES, README, REFERENCE, ROOT, Shell, Step, blocks, steps
 from tests.harness.process import Running, serving
 
 SCALING = ROOT / "docs/scaling.md"
@@ -164,15 +164,28 @@ MAX_WORDS = {
     "docs/backups.md": 500,
     "docs/monitoring.md": 500,
     "docs/guarantees.md": 1200,
+    "docs/benchmarks.md": 700,
     "docs/when-not.md": 400,
 }
 """Words of a page, its commands included, but not what a command writes into it."""
 
 
+MAX_REFERENCE_WORDS = 1500
+"""Of all pages of reference together, but the contract."""
+
+
+def words(page: Path) -> int:
+    text = re.sub(r"<!-- (\w+): begin.*?<!-- \1: end -->", "", page.read_text(), flags=re.DOTALL)
+    return len(text.split())
+
+
 @pytest.mark.parametrize("name", MAX_WORDS)
 def test_a_page_is_short(name: str) -> None:
-    text = re.sub(r"<!-- (\w+): begin.*?<!-- \1: end -->", "", (ROOT / name).read_text(), flags=re.DOTALL)
-    assert len(text.split()) <= MAX_WORDS[name]
+    assert words(ROOT / name) <= MAX_WORDS[name]
+
+
+def test_what_is_written_by_hand_of_the_reference_is_short() -> None:
+    assert sum(map(words, REFERENCE)) <= MAX_REFERENCE_WORDS
 
 
 def table(text: str) -> list[list[str]]:

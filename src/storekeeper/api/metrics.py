@@ -59,11 +59,11 @@ _LIMITS = ("connections", "requests", "readers", "writes", "listeners")
 
 FAMILIES = {
     "http_requests": Family("counter", "Responses; status 0: the client left before it began.", _RESPONSES),
-    "http_request_duration_seconds": Family("histogram", "Of responses.", {"route": _ROUTES, "le": _PARTS}),
-    "writes": Family("counter", "Writes that were tried.", {"result": (*_RESULTS.values(), "failed")}),
-    "commit_duration_seconds": Family("histogram", "Of transactions of writes.", {"le": _PARTS}),
+    "http_request_duration_seconds": Family("histogram", "Until a response ended.", {"route": _ROUTES, "le": _PARTS}),
+    "writes": Family("counter", "Creates and replaces.", {"result": (*_RESULTS.values(), "failed")}),
+    "commit_duration_seconds": Family("histogram", "Transactions of writes, with their waits.", {"le": _PARTS}),
     "refused": Family("counter", "What a limit refused or closed.", {"reason": _LIMITS}),
-    "worker_restarts": Family("counter", "Workers that were lost."),
+    "worker_restarts": Family("counter", "Workers that were lost and replaced."),
     "connections": Family("gauge", "Open connections."),
     "listeners": Family("gauge", "Clients that listen to changes."),
     "write_queue": Family("gauge", "Writes that wait."),
@@ -71,9 +71,9 @@ FAMILIES = {
     "ready": Family("gauge", "Whether /health/ready responds with 200.", asked=True),
     "stores": Family("gauge", "Stores in the list.", asked=True),
     "changes": Family("gauge", "Changes so far: the version of the list.", asked=True),
-    "seconds_since_last_change": Family("gauge", "Age of the latest change.", asked=True),
-    "database_bytes": Family("gauge", "Size of the database.", asked=True),
-    "disk_free_bytes": Family("gauge", "Free space on the disk of the database file.", asked=True),
+    "seconds_since_last_change": Family("gauge", "Age of the latest change; absent while there is none.", asked=True),
+    "database_bytes": Family("gauge", "Size of the file and its log, or of the database of PostgreSQL.", asked=True),
+    "disk_free_bytes": Family("gauge", "Free space on the disk of the file; absent on PostgreSQL.", asked=True),
     "last_backup_timestamp_seconds": Family("gauge", "When the latest backup was made.", asked=True),
 }
 _KEYS = [(name, *labels) for name, family in FAMILIES.items() for labels in product(*family.labels.values())]

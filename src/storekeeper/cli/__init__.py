@@ -20,6 +20,14 @@ from storekeeper.errors import CannotStart, CannotStartYet, Outcome, Storekeeper
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
+EXIT_STATUSES = {
+    0: "Done, or the service was told to stop.",
+    1: "Of check and verify: something is wrong. Of ready: it is not. Of serve: start it again, it cannot go on now.",
+    2: "Something has to be mended first. The last line on stderr says what; do not start the service again before.",
+    70: "A bug: report the line on stderr, and start the service again.",
+    74: "The database failed, its file was replaced, or there is not enough memory: start the service again.",
+    130: "Ctrl-C ended the command before it changed anything. Once it commits, it ignores Ctrl-C.",
+}
 
 SETTLE_DELAY = 1.0
 """Seconds after which every process of a service uses a new epoch."""
@@ -35,6 +43,7 @@ MAX_TIMEOUT = 60.0
 app = typer.Typer(
     name="storekeeper",
     help="One list of a company's stores, kept durable and served over the Store Resource API.",
+    epilog="\n\n".join(f"Exit status {status}: {text}" for status, text in EXIT_STATUSES.items()),
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its tables cut texts off
 )
@@ -158,7 +167,9 @@ def check(
     read_only: Annotated[bool, typer.Option("--read-only", help="Add no store: skip what writes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Add stores, which cannot be deleted, without asking.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
-    timeout: Annotated[float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, help="Seconds for one request.")] = 7.0,
+    timeout: Annotated[
+        float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, metavar="<seconds>", help="For one request.")
+    ] = 7.0,
     token: Annotated[
         Path | None,
         typer.Option(help=f"A file with the token to send. Without it, the token in {TOKEN_VARIABLE} is sent."),

@@ -21,7 +21,8 @@ def backup(
     settings: Settings,
     *,
     keep: Annotated[
-        int | None, typer.Option(min=1, help="How many backups of the folder stay: the oldest are deleted.")
+        int | None,
+        typer.Option(min=1, metavar="<number>", help="How many backups stay in the folder; older ones are deleted."),
     ] = None,
 ) -> None:
     """Back up a collection into one file.

@@ -30,7 +30,9 @@ def changes(
     settings: Settings,
     *,
     after: Annotated[str, typer.Option(help="Cursor or number of the change to begin behind; or now.")] = "0",
-    store: Annotated[int | None, typer.Option(min=1, help="Id of the store: print its changes alone.")] = None,
+    store: Annotated[
+        int | None, typer.Option(min=1, metavar="<id>", help="Print the changes of this store alone.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for further changes, until Ctrl-C.")] = False,
     cursor_file: Annotated[
         Path | None, typer.Option(help="File with the cursor to go on from, saved after each page that was printed.")

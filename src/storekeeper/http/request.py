@@ -15,6 +15,7 @@ from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_re
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 16 * 1024
 MAX_FIELDS = 100
+"""Of a request: bytes of its target; bytes and number of the fields of its head (decision 27)."""
 
 FIELD_BYTES = 150
 """Bytes that Python takes for a header field, in addition to its own."""
