@@ -1,6 +1,8 @@
 """What every test may use."""
 
+import asyncio
 import gc
+import inspect
 import shutil
 import signal
 import subprocess
@@ -11,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from tests.harness.databases import KINDS, Database, postgres
@@ -22,6 +25,9 @@ from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 pytest.register_assert_rewrite("tests.harness.wire")
 let_threads_set_traces()
 let_interrupts_pass()
+
+TEST_TIMEOUT = 300.0
+"""Seconds after which a test that is a coroutine hangs."""
 
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -40,6 +46,17 @@ def pytest_configure() -> None:
     """Have what tests start take signals, even where this process was told to ignore them, as in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function in an event loop of its own, as the service would."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    uvloop.run(asyncio.wait_for(test, TEST_TIMEOUT))
+    return True
 
 
 @pytest.fixture

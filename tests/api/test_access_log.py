@@ -10,7 +10,7 @@ import pytest
 
 from storekeeper import events
 from tests.harness.client import locked
-from tests.harness.in_process import Inside, inside, run, settled, tick
+from tests.harness.in_process import Inside, inside, settled, tick
 from tests.harness.tokens import add_token
 from tests.harness.wire import create, request
 
@@ -48,17 +48,13 @@ def responses(lines: list[bytes]) -> list[dict[str, Any]]:
     return [each for each in found if each.pop("event") == "response"]
 
 
-def test_each_response_is_one_line(tmp_path: Path, lines: list[bytes]) -> None:
+async def test_each_response_is_one_line(tmp_path: Path, lines: list[bytes]) -> None:
     token = add_token(f"sqlite:///{tmp_path}/stores.db", "till 7", "write")
     sent = f"Authorization: Bearer {token}"
-
-    async def scenario() -> None:
-        async with inside(tmp_path, access_log="all", log_format="json", auth="writes") as service:
-            get = request("GET", "/api/stores/1")
-            await respond(service, create("First", sent), get, get, get, request("PATCH", "/nowhere"))
-            await respond(service, request("GET", "/api/stores", None, "x-request-id: r-1"))
-
-    run(scenario())
+    async with inside(tmp_path, access_log="all", log_format="json", auth="writes") as service:
+        get = request("GET", "/api/stores/1")
+        await respond(service, create("First", sent), get, get, get, request("PATCH", "/nowhere"))
+        await respond(service, request("GET", "/api/stores", None, "x-request-id: r-1"))
     store = {"route": "/api/stores/{id}", "method": "GET", "status": 200}
     assert responses(lines) == [
         {"route": "/api/stores", "method": "POST", "status": 200, "token": "till 7"},
@@ -69,56 +65,44 @@ def test_each_response_is_one_line(tmp_path: Path, lines: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(("mode", "statuses"), [("off", []), ("errors", [404, 400, 0])])
-def test_only_what_is_asked_for_is_logged(tmp_path: Path, lines: list[bytes], mode: str, statuses: list[int]) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, access_log=mode, log_format="json") as service:
-            await respond(service, create("First"), request("GET", "/nowhere"), b"no HTTP\r\n\r\n")
-            with locked(tmp_path):
-                connection, _ = service.connect()
-                connection.data_received(create("Left"))
-                connection.transport.abort()
-                await tick()
-
-    run(scenario())
+async def test_only_what_is_asked_for_is_logged(
+    tmp_path: Path, lines: list[bytes], mode: str, statuses: list[int]
+) -> None:
+    async with inside(tmp_path, access_log=mode, log_format="json") as service:
+        await respond(service, create("First"), request("GET", "/nowhere"), b"no HTTP\r\n\r\n")
+        with locked(tmp_path):
+            connection, _ = service.connect()
+            connection.data_received(create("Left"))
+            connection.transport.abort()
+            await tick()
     assert [each["status"] for each in responses(lines)] == statuses
 
 
-def test_more_lines_than_an_event_may_have_are_all_written(tmp_path: Path, lines: list[bytes]) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, access_log="all") as service:
-            await respond(service, *[request("GET", "/test")] * 50)
-
-    run(scenario())
+async def test_more_lines_than_an_event_may_have_are_all_written(tmp_path: Path, lines: list[bytes]) -> None:
+    async with inside(tmp_path, access_log="all") as service:
+        await respond(service, *[request("GET", "/test")] * 50)
     assert len(lines) == 50
     assert b" level=info event=response route=/test method=GET status=200 seconds=" in lines[-1]
 
 
 @pytest.mark.parametrize("format", ["logfmt", "json"])
-def test_no_payload_no_query_no_path_and_no_token_is_in_a_log(
+async def test_no_payload_no_query_no_path_and_no_token_is_in_a_log(
     tmp_path: Path, lines: list[bytes], format: str
 ) -> None:
     token = add_token(f"sqlite:///{tmp_path}/stores.db", "till", "read")
     body = json.dumps({"name": SECRET, "address": SECRET}).encode()
-
-    async def scenario() -> None:
-        async with inside(tmp_path, access_log="all", log_format=format, auth="writes") as service:
-            for bearer in (token, token[:-1] + "x", f"skt_{SECRET}", SECRET):
-                for data in (
-                    request("POST", "/api/stores", body, f"Authorization: Bearer {bearer}"),
-                    request("PUT", f"/api/stores/{SECRET}", body, f"Authorization: Bearer {bearer}"),
-                    request(
-                        "GET", f"/api/stores?name={SECRET}&limit={SECRET}", None, f"Authorization: Bearer {bearer}"
-                    ),
-                    request(
-                        "GET", f"/{SECRET}?{SECRET}", None, f"Authorization: Basic {bearer}", f"Cookie: {SECRET}"
-                    ),
-                    request(SECRET, "/test", None, f"x-request-id: {SECRET} {SECRET}", f"Idempotency-Key: {SECRET}"),
-                    request("POST", "/api/stores", SECRET.encode(), f"If-Match: {SECRET}"),
-                    f"{SECRET}\r\n\r\n".encode(),
-                ):
-                    await respond(service, data)
-
-    run(scenario())
+    async with inside(tmp_path, access_log="all", log_format=format, auth="writes") as service:
+        for bearer in (token, token[:-1] + "x", f"skt_{SECRET}", SECRET):
+            for data in (
+                request("POST", "/api/stores", body, f"Authorization: Bearer {bearer}"),
+                request("PUT", f"/api/stores/{SECRET}", body, f"Authorization: Bearer {bearer}"),
+                request("GET", f"/api/stores?name={SECRET}&limit={SECRET}", None, f"Authorization: Bearer {bearer}"),
+                request("GET", f"/{SECRET}?{SECRET}", None, f"Authorization: Basic {bearer}", f"Cookie: {SECRET}"),
+                request(SECRET, "/test", None, f"x-request-id: {SECRET} {SECRET}", f"Idempotency-Key: {SECRET}"),
+                request("POST", "/api/stores", SECRET.encode(), f"If-Match: {SECRET}"),
+                f"{SECRET}\r\n\r\n".encode(),
+            ):
+                await respond(service, data)
     text = b"".join(lines).decode()
     assert text.count("response") == 28
     assert SECRET not in text
@@ -127,18 +111,15 @@ def test_no_payload_no_query_no_path_and_no_token_is_in_a_log(
 
 
 @pytest.mark.parametrize("format", ["logfmt", "json"])
-def test_a_bug_is_logged_with_the_id_of_its_request(
+async def test_a_bug_is_logged_with_the_id_of_its_request(
     tmp_path: Path, lines: list[bytes], monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, log_format=format) as service:
-            monkeypatch.setattr(service.collection, "get", lambda _: 1)
-            await respond(service, request("GET", "/api/stores/1", None, "x-request-id: r-1"))
-            monkeypatch.setattr(service.collection, "state", lambda: 1)
-            await respond(service, request("GET", "/api/changes", None, "x-request-id: r-2"))
-            await respond(service, request("GET", "/api/changes"))
-
-    run(scenario())
+    async with inside(tmp_path, log_format=format) as service:
+        monkeypatch.setattr(service.collection, "get", lambda _: 1)
+        await respond(service, request("GET", "/api/stores/1", None, "x-request-id: r-1"))
+        monkeypatch.setattr(service.collection, "state", lambda: 1)
+        await respond(service, request("GET", "/api/changes", None, "x-request-id: r-2"))
+        await respond(service, request("GET", "/api/changes"))
     ids = [b"r-1" in line or b"r-2" in line for line in lines]
     assert ids == [True, True, False]
 

@@ -36,129 +36,102 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 60))
 
 
-def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await asked(service, "POST", "/api/stores", b'{"name":"\xc3\xbc"}')
-            for more in (
-                {},
-                {"raw_path": b"/api/stores/1"},
-                {"raw_path": None},
-                {"raw_path": b"/api/stores/%31?x=1"},
-            ):
-                assert (await asked(service, "GET", "/api/stores/1", query=b"x=1", **more)).json["id"] == 1
-            found = await asked(service, "GET", "/api/stores", query=b"name=%C3%BC")
-            assert [store["id"] for store in found.json] == [1]
-            raw = b"/api/stores?name=%C3%BC"
-            assert (await asked(service, "GET", "/api/stores", query=b"name=%C3%BC", raw_path=raw)).body == found.body
-            assert_error(await asked(service, "GET", "/api/stores/ü 1"), 404, "Store ü 1 not found")
-            assert_error(await asked(service, "GET", "/api/stores/"), 404, "Not Found")
-            assert_error(await asked(service, "GET", "/nowhere"), 404, "Not Found")
-
-    run(scenario())
+async def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await asked(service, "POST", "/api/stores", b'{"name":"\xc3\xbc"}')
+        for more in (
+            {},
+            {"raw_path": b"/api/stores/1"},
+            {"raw_path": None},
+            {"raw_path": b"/api/stores/%31?x=1"},
+        ):
+            assert (await asked(service, "GET", "/api/stores/1", query=b"x=1", **more)).json["id"] == 1
+        found = await asked(service, "GET", "/api/stores", query=b"name=%C3%BC")
+        assert [store["id"] for store in found.json] == [1]
+        raw = b"/api/stores?name=%C3%BC"
+        assert (await asked(service, "GET", "/api/stores", query=b"name=%C3%BC", raw_path=raw)).body == found.body
+        assert_error(await asked(service, "GET", "/api/stores/ü 1"), 404, "Store ü 1 not found")
+        assert_error(await asked(service, "GET", "/api/stores/"), 404, "Not Found")
+        assert_error(await asked(service, "GET", "/nowhere"), 404, "Not Found")
 
 
-def test_every_check_sees_the_fields_of_a_server_that_gives_them_only_once(tmp_path: Path) -> None:
+async def test_every_check_sees_the_fields_of_a_server_that_gives_them_only_once(tmp_path: Path) -> None:
     """ASGI says *iterable*. What is looked at first is the type, what comes later who asks."""
     page = [(b"content-type", b"application/json"), (b"host", b"a"), (b"origin", b"https://elsewhere.example")]
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            refused = await asked(service, "POST", "/api/stores", b'{"name":"A"}', headers=iter(page))
-            assert refused.status == 403
-            accepted = await asked(service, "POST", "/api/stores", b'{"name":"A"}', headers=iter(page[:2]))
-            assert accepted.json["id"] == 1
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        refused = await asked(service, "POST", "/api/stores", b'{"name":"A"}', headers=iter(page))
+        assert refused.status == 403
+        accepted = await asked(service, "POST", "/api/stores", b'{"name":"A"}', headers=iter(page[:2]))
+        assert accepted.json["id"] == 1
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_below_the_root_path_of_a_server_every_route_is_there(tmp_path: Path, raw: bool) -> None:
+async def test_below_the_root_path_of_a_server_every_route_is_there(tmp_path: Path, raw: bool) -> None:
     token = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "read")
     fill(tmp_path, [Payload("One")])
     bearer = [(b"authorization", f"Bearer {token}".encode())]
+    async with inside(tmp_path, auth="all") as service:
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
+        async def status(path: str, headers: Fields = (), root_path: str = "/a b") -> int:
+            more = {"raw_path": path.encode()} if raw else {}
+            return (await asked(service, "GET", path, headers=headers, root_path=root_path, **more)).status
 
-            async def status(path: str, headers: Fields = (), root_path: str = "/a b") -> int:
-                more = {"raw_path": path.encode()} if raw else {}
-                return (await asked(service, "GET", path, headers=headers, root_path=root_path, **more)).status
-
-            root = "/a%20b" if raw else "/a b"
-            assert [await status(f"{root}/api/stores{end}", bearer) for end in ("", "/1", "/2")] == [200, 200, 404]
-            assert [await status(f"{root}{path}") for path in ("/api/stores/1", "/test")] == [401, 200]
-            for other in ("/a b", "/ap"):
-                assert await status("/api/stores/1", (), other) == 401, "a server may leave the root path out"
-            assert await status(f"{root}x/api/stores/1") == 404
-
-    run(scenario())
+        root = "/a%20b" if raw else "/a b"
+        assert [await status(f"{root}/api/stores{end}", bearer) for end in ("", "/1", "/2")] == [200, 200, 404]
+        assert [await status(f"{root}{path}") for path in ("/api/stores/1", "/test")] == [401, 200]
+        for other in ("/a b", "/ap"):
+            assert await status("/api/stores/1", (), other) == 401, "a server may leave the root path out"
+        assert await status(f"{root}x/api/stores/1") == 404
 
 
-def test_a_body_may_come_in_any_parts(tmp_path: Path) -> None:
+async def test_a_body_may_come_in_any_parts(tmp_path: Path) -> None:
     content = b'{"name":"Parts","address":"1 High Street"}'
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            each = [content[at : at + 1] for at in range(len(content))]
-            for parts in ([content], each, [b"", content, b"", b""]):
-                sent = await called(service.service, scope_of("POST", "/api/stores"), *body(*parts))
-                assert response_of(sent).json["address"] == "1 High Street"
-            sent = await called(service.service, scope_of("POST", "/api/stores"), {"type": "http.request"})
-            assert_invalid(response_of(sent), '"value" must be of type object', [])
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        each = [content[at : at + 1] for at in range(len(content))]
+        for parts in ([content], each, [b"", content, b"", b""]):
+            sent = await called(service.service, scope_of("POST", "/api/stores"), *body(*parts))
+            assert response_of(sent).json["address"] == "1 High Street"
+        sent = await called(service.service, scope_of("POST", "/api/stores"), {"type": "http.request"})
+        assert_invalid(response_of(sent), '"value" must be of type object', [])
 
 
-def test_the_body_of_an_import_goes_to_a_file(tmp_path: Path) -> None:
+async def test_the_body_of_an_import_goes_to_a_file(tmp_path: Path) -> None:
     rows = b"name\n" + b"Store\n" * 5000
     fields = [(b"content-type", b"text/csv"), (b"content-length", b"%d" % len(rows)), (b"host", b"127.0.0.1")]
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            scope = scope_of("POST", "/api/imports", headers=fields)
-            parts = [rows[at : at + 7000] for at in range(0, len(rows), 7000)]
-            sent = await called(service.service, scope, *body(*parts))
-            assert response_of(sent).json["created"] == 5000
-            assert (
-                await called(service.service, scope, {"type": "http.request", "body": rows[:9], "more_body": True})
-                == []
-            )
-            sent = await called(
-                service.service, scope_of("POST", "/api/imports", b"add&dry-run", headers=fields), *body(rows)
-            )
-            assert response_of(sent).status == 200, "the client that left has the slot no more"
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        scope = scope_of("POST", "/api/imports", headers=fields)
+        parts = [rows[at : at + 7000] for at in range(0, len(rows), 7000)]
+        sent = await called(service.service, scope, *body(*parts))
+        assert response_of(sent).json["created"] == 5000
+        assert (
+            await called(service.service, scope, {"type": "http.request", "body": rows[:9], "more_body": True}) == []
+        )
+        sent = await called(
+            service.service, scope_of("POST", "/api/imports", b"add&dry-run", headers=fields), *body(rows)
+        )
+        assert response_of(sent).status == 200, "the client that left has the slot no more"
 
 
-def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            unfinished: Message = {"type": "http.request", "body": b'{"name":"Never"}', "more_body": True}
-            assert await called(service.service, scope_of("POST", "/api/stores")) == []
-            assert await called(service.service, scope_of("POST", "/api/stores"), unfinished) == []
-            assert (await asked(service, "GET", "/api/stores")).body == b"[]"
-
-    run(scenario())
+async def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_nothing(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        unfinished: Message = {"type": "http.request", "body": b'{"name":"Never"}', "more_body": True}
+        assert await called(service.service, scope_of("POST", "/api/stores")) == []
+        assert await called(service.service, scope_of("POST", "/api/stores"), unfinished) == []
+        assert (await asked(service, "GET", "/api/stores")).body == b"[]"
 
 
-def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> None:
+async def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> None:
     told: list[tuple[str | None, str, int, bytes]] = []
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            service.service.runtime = replace(
-                service.service.runtime, observe=lambda of: told.append((*of[:3], of.request_id))
-            )
-            await asked(service, "POST", "/api/stores", b'{"name":"A"}')
-            id = (b"x-request-id", b"r-1")
-            assert (await asked(service, "GET", "/test", headers=[id])).headers["x-request-id"] == "r-1"
-            await asked(service, "HEAD", "/api/stores/1")
-            await asked(service, "GET", "/nowhere")
-            await called(service.service, scope_of("POST", "/api/stores"))  # the client leaves
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        service.service.runtime = replace(
+            service.service.runtime, observe=lambda of: told.append((*of[:3], of.request_id))
+        )
+        await asked(service, "POST", "/api/stores", b'{"name":"A"}')
+        id = (b"x-request-id", b"r-1")
+        assert (await asked(service, "GET", "/test", headers=[id])).headers["x-request-id"] == "r-1"
+        await asked(service, "HEAD", "/api/stores/1")
+        await asked(service, "GET", "/nowhere")
+        await called(service.service, scope_of("POST", "/api/stores"))  # the client leaves
     assert told == [
         ("stores", "POST", 200, b""),
         ("test", "GET", 200, b"r-1"),
@@ -168,7 +141,7 @@ def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> None:
     ]
 
 
-def test_a_token_that_ends_while_the_body_is_on_its_way_changes_nothing(tmp_path: Path) -> None:
+async def test_a_token_that_ends_while_the_body_is_on_its_way_changes_nothing(tmp_path: Path) -> None:
     ends = now() + 300
     text = add_token(f"sqlite:///{tmp_path}/stores.db", "short", "write", ends)
     sent: list[Message] = []
@@ -180,43 +153,34 @@ def test_a_token_that_ends_while_the_body_is_on_its_way_changes_nothing(tmp_path
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="writes") as service:
-            headers = [(b"authorization", f"Bearer {text}".encode())]
-            await service.service(scope_of("POST", "/api/stores", headers=headers), receive, send)
-            assert_error(response_of(sent), 401, "The token is invalid: it has expired")
-            assert (await asked(service, "GET", "/api/stores")).json == []
-
-    run(scenario())
+    async with inside(tmp_path, auth="writes") as service:
+        headers = [(b"authorization", f"Bearer {text}".encode())]
+        await service.service(scope_of("POST", "/api/stores", headers=headers), receive, send)
+        assert_error(response_of(sent), 401, "The token is invalid: it has expired")
+        assert (await asked(service, "GET", "/api/stores")).json == []
 
 
-def test_a_body_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            large = [{"type": "http.request", "body": b" " * 2**19, "more_body": True}] * 3
-            sent = await called(service.service, scope_of("POST", "/api/stores"), *large)
-            assert_error(response_of(sent), 413, TOO_LARGE)
-            for length in (b"1048577", b"0" * 5000 + b"9"):
-                told = scope_of("PUT", "/api/stores/1", headers=[(b"content-length", length)])
-                assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
-
-    run(scenario())
+async def test_a_body_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        large = [{"type": "http.request", "body": b" " * 2**19, "more_body": True}] * 3
+        sent = await called(service.service, scope_of("POST", "/api/stores"), *large)
+        assert_error(response_of(sent), 413, TOO_LARGE)
+        for length in (b"1048577", b"0" * 5000 + b"9"):
+            told = scope_of("PUT", "/api/stores/1", headers=[(b"content-length", length)])
+            assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/api/stores"), ("GET", "/api/stores/1"), ("PUT", "/nowhere")])
-def test_a_head_that_tells_of_too_large_a_body_is_refused_before_all_else(
+async def test_a_head_that_tells_of_too_large_a_body_is_refused_before_all_else(
     tmp_path: Path, method: str, path: str
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            headers = [(b"content-length", b"1048577"), (b"sec-fetch-site", b"cross-site")]
-            told = scope_of(method, path, headers=headers)
-            assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        headers = [(b"content-length", b"1048577"), (b"sec-fetch-site", b"cross-site")]
+        told = scope_of(method, path, headers=headers)
+        assert_error(response_of(await called(service.service, told)), 413, TOO_LARGE)
 
 
-def test_blanks_around_the_value_of_a_field_do_not_count(tmp_path: Path) -> None:
+async def test_blanks_around_the_value_of_a_field_do_not_count(tmp_path: Path) -> None:
     """Some servers leave them there, uvicorn with httptools for one."""
     token = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "write")
     fields = {
@@ -227,28 +191,21 @@ def test_blanks_around_the_value_of_a_field_do_not_count(tmp_path: Path) -> None
         b"idempotency-key": b'"one"',
         b"authorization": f"Bearer {token}".encode(),
     }
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            for blanks in (b"%b", b"%b ", b"\t%b \t"):
-                headers = [(name, blanks % value) for name, value in fields.items()]
-                created = await asked(service, "POST", "/api/stores", b'{"name":"One"}', headers=headers)
-                assert created.json == shown(1, "One")
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        for blanks in (b"%b", b"%b ", b"\t%b \t"):
+            headers = [(name, blanks % value) for name, value in fields.items()]
+            created = await asked(service, "POST", "/api/stores", b'{"name":"One"}', headers=headers)
+            assert created.json == shown(1, "One")
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/openapi.json", "/docs/"])
-def test_routes_outside_the_contract_have_errors_in_its_form(tmp_path: Path, path: str) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for method in ("POST", "DELETE", "PATCH"):
-                refused = await asked(service, method, path.rstrip("/"))
-                assert_error(refused, 405, "Method Not Allowed")
-                assert refused.headers["allow"] == "GET, HEAD, OPTIONS"
-            assert_error(await asked(service, "GET", path.rstrip("/") + "/nothing"), 404, "Not Found")
-
-    run(scenario())
+async def test_routes_outside_the_contract_have_errors_in_its_form(tmp_path: Path, path: str) -> None:
+    async with inside(tmp_path) as service:
+        for method in ("POST", "DELETE", "PATCH"):
+            refused = await asked(service, method, path.rstrip("/"))
+            assert_error(refused, 405, "Method Not Allowed")
+            assert refused.headers["allow"] == "GET, HEAD, OPTIONS"
+        assert_error(await asked(service, "GET", path.rstrip("/") + "/nothing"), 404, "Not Found")
 
 
 NEW = {"version": "3.0", "spec_version": "2.4"}
@@ -257,132 +214,107 @@ NEW = {"version": "3.0", "spec_version": "2.4"}
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/openapi.json"])
 @pytest.mark.parametrize("range_", [b"bytes=0-1", b"bytes=0-1,3-4", b"bytes=abc", b"bytes=99999999-"])
-def test_a_range_is_ignored_on_pages_too(tmp_path: Path, path: str, range_: bytes) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            whole = await asked(service, "GET", path, asgi=NEW)
-            assert whole.status == 200
-            assert "last-modified" not in whole.headers
-            assert "accept-ranges" not in whole.headers
-            assert await asked(service, "GET", path, headers=[(b"range", range_)], asgi=NEW) == whole
-
-    run(scenario())
+async def test_a_range_is_ignored_on_pages_too(tmp_path: Path, path: str, range_: bytes) -> None:
+    async with inside(tmp_path) as service:
+        whole = await asked(service, "GET", path, asgi=NEW)
+        assert whole.status == 200
+        assert "last-modified" not in whole.headers
+        assert "accept-ranges" not in whole.headers
+        assert await asked(service, "GET", path, headers=[(b"range", range_)], asgi=NEW) == whole
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/docs.js", "/docs/swagger-ui-bundle.js"])
-def test_a_page_that_a_browser_has_is_not_sent_again(tmp_path: Path, path: str) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            whole = await asked(service, "GET", path, asgi=NEW)
-            tag = whole.headers["etag"].encode()
-            for fields in ([b"W/" + tag], [b'"other", ' + tag], [b'"other"', tag], [b"*"]):
-                headers = [(b"if-none-match", value) for value in fields]
-                again = await asked(service, "GET", path, headers=headers, asgi=NEW)
-                assert (again.status, again.body) == (304, b"")
-                assert again.headers == {name: whole.headers[name] for name in ("cache-control", "etag")}
-            for value in (b'"other"', tag[1:], b""):
-                assert await asked(service, "GET", path, headers=[(b"if-none-match", value)], asgi=NEW) == whole
-
-    run(scenario())
+async def test_a_page_that_a_browser_has_is_not_sent_again(tmp_path: Path, path: str) -> None:
+    async with inside(tmp_path) as service:
+        whole = await asked(service, "GET", path, asgi=NEW)
+        tag = whole.headers["etag"].encode()
+        for fields in ([b"W/" + tag], [b'"other", ' + tag], [b'"other"', tag], [b"*"]):
+            headers = [(b"if-none-match", value) for value in fields]
+            again = await asked(service, "GET", path, headers=headers, asgi=NEW)
+            assert (again.status, again.body) == (304, b"")
+            assert again.headers == {name: whole.headers[name] for name in ("cache-control", "etag")}
+        for value in (b'"other"', tag[1:], b""):
+            assert await asked(service, "GET", path, headers=[(b"if-none-match", value)], asgi=NEW) == whole
 
 
-def test_a_long_list_is_read_no_further_for_a_client_that_is_gone(tmp_path: Path) -> None:
+async def test_a_long_list_is_read_no_further_for_a_client_that_is_gone(tmp_path: Path) -> None:
     """A server drops what it is sent then, and says so to `receive` alone."""
     some_stores(tmp_path, 9000)
+    async with inside(tmp_path) as service:
+        sent: list[Message] = []
+        left = asyncio.Event()
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            sent: list[Message] = []
-            left = asyncio.Event()
+        async def receive() -> Message:
+            await left.wait()
+            return {"type": "http.disconnect"}
 
-            async def receive() -> Message:
-                await left.wait()
-                return {"type": "http.disconnect"}
+        async def send(message: Any) -> None:
+            sent.append(message)
+            left.set()
 
-            async def send(message: Any) -> None:
-                sent.append(message)
-                left.set()
-
-            await service.service(scope_of("GET", "/api/stores"), receive, send)
-            assert len(sent) < 5
-
-    run(scenario())
+        await service.service(scope_of("GET", "/api/stores"), receive, send)
+        assert len(sent) < 5
 
 
-def test_a_bug_is_a_500_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            collection = service.collection
-            for bug in (KeyError("secret"), RuntimeError("secret")):
+async def test_a_bug_is_a_500_that_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inside(tmp_path) as service:
+        collection = service.collection
+        for bug in (KeyError("secret"), RuntimeError("secret")):
 
-                def raises(*_: object, bug: Exception = bug) -> Listing:
-                    raise bug
+            def raises(*_: object, bug: Exception = bug) -> Listing:
+                raise bug
 
-                monkeypatch.setattr(collection, "list", raises)
-                monkeypatch.setattr(collection, "write", raises)
-                monkeypatch.setattr(collection, "check", raises)
-                for method, path in (("GET", "/api/stores"), ("POST", "/api/stores"), ("GET", "/health/ready")):
-                    response = await asked(service, method, path, b'{"name":"A"}')
-                    assert_error(response, 500, "An internal server error occurred")
-
-    run(scenario())
+            monkeypatch.setattr(collection, "list", raises)
+            monkeypatch.setattr(collection, "write", raises)
+            monkeypatch.setattr(collection, "check", raises)
+            for method, path in (("GET", "/api/stores"), ("POST", "/api/stores"), ("GET", "/health/ready")):
+                response = await asked(service, method, path, b'{"name":"A"}')
+                assert_error(response, 500, "An internal server error occurred")
 
 
-def test_readiness_says_when_the_database_does_not_respond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
+async def test_readiness_says_when_the_database_does_not_respond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with inside(tmp_path) as service:
 
-            async def unavailable() -> None:
-                raise Unavailable("The database is locked")
+        async def unavailable() -> None:
+            raise Unavailable("The database is locked")
 
-            monkeypatch.setattr(service.collection, "check", unavailable)
-            response = await asked(service, "GET", "/health/ready")
-            assert_error(response, 503, "The database is locked", outcome="none")
-            assert (await asked(service, "GET", "/health/live")).status == 200
-
-    run(scenario())
+        monkeypatch.setattr(service.collection, "check", unavailable)
+        response = await asked(service, "GET", "/health/ready")
+        assert_error(response, 503, "The database is locked", outcome="none")
+        assert (await asked(service, "GET", "/health/live")).status == 200
 
 
-def test_the_handshake_of_a_websocket_is_the_get_that_it_is(tmp_path: Path) -> None:
+async def test_the_handshake_of_a_websocket_is_the_get_that_it_is(tmp_path: Path) -> None:
     """Decision 28. A server that leaves it to the application would make a 500 of no response."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for path in ("/api/stores", "/test", "/health/live", "/nope"):
-                scope = scope_of("GET", path) | {"type": "websocket", "scheme": "ws"}
-                del scope["method"]
-                responds = scope | {"extensions": {"websocket.http.response": {}}}
-                sent = await called(service.service, responds, {"type": "websocket.connect"})
-                assert all(message["type"].startswith("websocket.http.") for message in sent)
-                plain = [message | {"type": message["type"].removeprefix("websocket.")} for message in sent]
-                assert response_of(plain) == await asked(service, "GET", path)
-                sent = await called(service.service, scope, {"type": "websocket.connect"})
-                assert sent == [{"type": "websocket.close"}]
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        for path in ("/api/stores", "/test", "/health/live", "/nope"):
+            scope = scope_of("GET", path) | {"type": "websocket", "scheme": "ws"}
+            del scope["method"]
+            responds = scope | {"extensions": {"websocket.http.response": {}}}
+            sent = await called(service.service, responds, {"type": "websocket.connect"})
+            assert all(message["type"].startswith("websocket.http.") for message in sent)
+            plain = [message | {"type": message["type"].removeprefix("websocket.")} for message in sent]
+            assert response_of(plain) == await asked(service, "GET", path)
+            sent = await called(service.service, scope, {"type": "websocket.connect"})
+            assert sent == [{"type": "websocket.close"}]
 
 
-def test_other_kinds_of_connection_are_left_alone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            assert await called(service.service, {"type": "other", "path": "/"}) == []
-
-    run(scenario())
+async def test_other_kinds_of_connection_are_left_alone(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        assert await called(service.service, {"type": "other", "path": "/"}) == []
 
 
-def test_an_unusable_database_ends_the_start(tmp_path: Path) -> None:
+async def test_an_unusable_database_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "stores.db").write_bytes(b"this is no database, but a text that is long enough" * 100)
-
-    async def scenario() -> None:
-        service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
-        start = {"type": "lifespan.startup"}
-        sent = await called(service, {"type": "lifespan"}, start)
-        assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
-
-    run(scenario())
+    service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
+    start = {"type": "lifespan.startup"}
+    sent = await called(service, {"type": "lifespan"}, start)
+    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
 
 
-def test_tokens_that_cannot_be_read_at_the_start_end_it_so_that_it_is_tried_again(
+async def test_tokens_that_cannot_be_read_at_the_start_end_it_so_that_it_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a file that is locked just then."""
@@ -391,27 +323,20 @@ def test_tokens_that_cannot_be_read_at_the_start_end_it_so_that_it_is_tried_agai
         raise Unavailable("locked")
 
     monkeypatch.setattr("storekeeper.service.refuse_tokens", locked)
-
-    async def scenario() -> None:
-        service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
-        sent = await called(service, {"type": "lifespan"}, {"type": "lifespan.startup"})
-        assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
-        assert not service.cannot_start
-
-    run(scenario())
+    service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
+    sent = await called(service, {"type": "lifespan"}, {"type": "lifespan.startup"})
+    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+    assert not service.cannot_start
 
 
-def test_a_client_library_can_drive_it_without_a_server(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            transport = httpx.ASGITransport(service.service)
-            async with httpx.AsyncClient(transport=transport, base_url="http://stores.example") as client:
-                created = await client.post("/api/stores", json={"name": "Ü & Söhne"})
-                assert created.json() == shown(1, "Ü & Söhne")
-                found = await client.get("/api/stores", params={"name": "Ü & Söhne"})
-                assert found.json() == [created.json()]
-
-    run(scenario())
+async def test_a_client_library_can_drive_it_without_a_server(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        transport = httpx.ASGITransport(service.service)
+        async with httpx.AsyncClient(transport=transport, base_url="http://stores.example") as client:
+            created = await client.post("/api/stores", json={"name": "Ü & Söhne"})
+            assert created.json() == shown(1, "Ü & Söhne")
+            found = await client.get("/api/stores", params={"name": "Ü & Söhne"})
+            assert found.json() == [created.json()]
 
 
 @pytest.fixture

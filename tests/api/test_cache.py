@@ -14,7 +14,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.http import cache as response_cache
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.stores import Payload
-from tests.harness.in_process import Inside, cached, inside, last_response, run, settled, until
+from tests.harness.in_process import Inside, cached, inside, last_response, settled, until
 from tests.harness.process import Response
 from tests.harness.tokens import add_token
 from tests.harness.wire import create, request, responses
@@ -54,43 +54,34 @@ async def sizes(service: Inside, *asked: bytes) -> list[int]:
     return found
 
 
-def test_a_write_by_another_process_is_seen_by_the_next_request(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with two_stores(tmp_path) as (service, other):
-            for number in range(20):
-                await other.write(Replace(1, Payload(f"Name {number}")))
-                for _ in range(3):
-                    assert (await ask(service, ONE)).json["name"] == f"Name {number}"
-                    assert (await ask(service, LIST)).json[0]["name"] == f"Name {number}"
-                    assert (await ask(service, OTHER)).json["name"] == "Second"
-
-    run(scenario())
+async def test_a_write_by_another_process_is_seen_by_the_next_request(tmp_path: Path) -> None:
+    async with two_stores(tmp_path) as (service, other):
+        for number in range(20):
+            await other.write(Replace(1, Payload(f"Name {number}")))
+            for _ in range(3):
+                assert (await ask(service, ONE)).json["name"] == f"Name {number}"
+                assert (await ask(service, LIST)).json[0]["name"] == f"Name {number}"
+                assert (await ask(service, OTHER)).json["name"] == "Second"
 
 
-def test_a_request_behind_another_in_one_read_misses_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with two_stores(tmp_path) as (service, other):
-            connection, line = service.connect()
-            for number in range(5):
-                connection.data_received(ONE)
-                await other.write(Replace(1, Payload(f"Name {number}")))
-                line._sent.clear()
-                connection.data_received(OTHER + ONE)
-                await settled(connection)
-                assert responses(line.sent, "GET", "GET")[1].json["name"] == f"Name {number}"
-
-    run(scenario())
+async def test_a_request_behind_another_in_one_read_misses_nothing(tmp_path: Path) -> None:
+    async with two_stores(tmp_path) as (service, other):
+        connection, line = service.connect()
+        for number in range(5):
+            connection.data_received(ONE)
+            await other.write(Replace(1, Payload(f"Name {number}")))
+            line._sent.clear()
+            connection.data_received(OTHER + ONE)
+            await settled(connection)
+            assert responses(line.sent, "GET", "GET")[1].json["name"] == f"Name {number}"
 
 
-def test_own_writes_are_seen_too(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with two_stores(tmp_path) as (service, _):
-            for count in range(3, 9):
-                assert len((await ask(service, LIST)).json) == count - 1
-                assert (await ask(service, create("Own"))).json["id"] == count
-                assert len((await ask(service, LIST)).json) == count
-
-    run(scenario())
+async def test_own_writes_are_seen_too(tmp_path: Path) -> None:
+    async with two_stores(tmp_path) as (service, _):
+        for count in range(3, 9):
+            assert len((await ask(service, LIST)).json) == count - 1
+            assert (await ask(service, create("Own"))).json["id"] == count
+            assert len((await ask(service, LIST)).json) == count
 
 
 @pytest.mark.parametrize(
@@ -115,78 +106,63 @@ def test_own_writes_are_seen_too(tmp_path: Path) -> None:
         (LIST * 2, 0),
     ],
 )
-def test_only_200s_of_gets_of_stores_are_cached(tmp_path: Path, data: bytes, count: int) -> None:
-    async def scenario() -> None:
-        async with two_stores(tmp_path) as (service, _):
-            assert await sizes(service, data) == [count]
-
-    run(scenario())
+async def test_only_200s_of_gets_of_stores_are_cached(tmp_path: Path, data: bytes, count: int) -> None:
+    async with two_stores(tmp_path) as (service, _):
+        assert await sizes(service, data) == [count]
 
 
 @pytest.mark.parametrize(("mode", "count"), [("open", 1), ("writes", 0), ("all", 0)])
-def test_where_tokens_are_looked_at_no_response_to_a_request_with_one_is_cached(
+async def test_where_tokens_are_looked_at_no_response_to_a_request_with_one_is_cached(
     tmp_path: Path, mode: str, count: int
 ) -> None:
     token = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "read")
-
-    async def scenario() -> None:
-        async with two_stores(tmp_path, auth=mode) as (service, _):
-            fields = f"Authorization: Bearer {token}", "Authorization: Basic YTpi"
-            asked = [request("GET", "/api/stores", None, field) for field in fields]
-            assert (await sizes(service, *asked))[-1] == 2 * count
-            assert (await sizes(service, LIST))[-1] == 2 * count + (mode != "all")
-
-    run(scenario())
+    async with two_stores(tmp_path, auth=mode) as (service, _):
+        fields = f"Authorization: Bearer {token}", "Authorization: Basic YTpi"
+        asked = [request("GET", "/api/stores", None, field) for field in fields]
+        assert (await sizes(service, *asked))[-1] == 2 * count
+        assert (await sizes(service, LIST))[-1] == 2 * count + (mode != "all")
 
 
-def test_a_connection_that_drains_neither_gets_nor_gives_a_cached_response(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with two_stores(tmp_path) as (service, _):
-            assert await sizes(service, ONE) == [1]
-            for data in (ONE, OTHER):
-                connection, line = service.connect()
-                connection.shutdown()
-                connection.data_received(data)
-                await until(line.is_closing)
-                assert last_response(line).headers["connection"] == "close"
-                assert cached(connection) == 1
-
-    run(scenario())
+async def test_a_connection_that_drains_neither_gets_nor_gives_a_cached_response(tmp_path: Path) -> None:
+    async with two_stores(tmp_path) as (service, _):
+        assert await sizes(service, ONE) == [1]
+        for data in (ONE, OTHER):
+            connection, line = service.connect()
+            connection.shutdown()
+            connection.data_received(data)
+            await until(line.is_closing)
+            assert last_response(line).headers["connection"] == "close"
+            assert cached(connection) == 1
 
 
-def test_a_response_that_is_read_later_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_that_is_read_later_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be older than the token that the cache has by then."""
+    async with two_stores(tmp_path) as (service, _):
+        read = service.collection.get
 
-    async def scenario() -> None:
-        async with two_stores(tmp_path) as (service, _):
-            read = service.collection.get
+        def reads_later(id: int) -> asyncio.Future[Any]:
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[Any] = loop.create_future()
+            loop.call_soon(future.set_result, read(id))
+            return future
 
-            def reads_later(id: int) -> asyncio.Future[Any]:
-                loop = asyncio.get_running_loop()
-                future: asyncio.Future[Any] = loop.create_future()
-                loop.call_soon(future.set_result, read(id))
-                return future
-
-            monkeypatch.setattr(service.collection, "get", reads_later)
-            assert await sizes(service, ONE) == [0]
-
-    run(scenario())
+        monkeypatch.setattr(service.collection, "get", reads_later)
+        assert await sizes(service, ONE) == [0]
 
 
-def test_nothing_is_cached_while_the_collection_has_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with two_stores(tmp_path) as (service, _):
-            assert await sizes(service, ONE) == [1]
+async def test_nothing_is_cached_while_the_collection_has_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_stores(tmp_path) as (service, _):
+        assert await sizes(service, ONE) == [1]
 
-            def unavailable() -> object:
-                raise Unavailable("The database is locked")
+        def unavailable() -> object:
+            raise Unavailable("The database is locked")
 
-            monkeypatch.setattr(service.collection, "change_token", unavailable)
-            assert await sizes(service, ONE, OTHER) == [0, 0]
-            monkeypatch.undo()
-            assert await sizes(service, ONE, OTHER) == [1, 2]
-
-    run(scenario())
+        monkeypatch.setattr(service.collection, "change_token", unavailable)
+        assert await sizes(service, ONE, OTHER) == [0, 0]
+        monkeypatch.undo()
+        assert await sizes(service, ONE, OTHER) == [1, 2]
 
 
 class Database:

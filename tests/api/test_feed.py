@@ -10,9 +10,9 @@ import pytest
 
 from storekeeper.changes import DEFAULT_LIMIT
 from storekeeper.stores import Payload
+from tests.harness.client import load
 from tests.harness.databases import EVERY_KIND
 from tests.harness.events import Listener, Message
-from tests.harness.imports import load
 from tests.harness.process import Running, assert_nothing_logged, serving
 from tests.harness.wire import assert_error, assert_invalid, request
 

@@ -24,7 +24,7 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.tokens import Token, generate
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
-from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, statuses, tick, until
+from tests.harness.in_process import Inside, inside, last_response, settled, some_stores, statuses, tick, until
 from tests.harness.process import Response, Running, ask, serving
 from tests.harness.process import run as run_command
 from tests.harness.tokens import STATES, add_token, add_tokens, now
@@ -102,131 +102,107 @@ def sent(method: str, path: str, authorization: str | None, *fields: str) -> byt
 
 
 @pytest.mark.parametrize("mode", ["open", "writes", "all"])
-def test_every_route_and_method_asks_for_its_token(mode: str, tmp_path: Path) -> None:
+async def test_every_route_and_method_asks_for_its_token(mode: str, tmp_path: Path) -> None:
     some_stores(tmp_path, 1)
     tokens = add_tokens(tmp_path)
     assert tuple(tokens) == STATES
     (tmp_path / "open").mkdir()
     some_stores(tmp_path / "open", 1)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth=mode) as service, inside(tmp_path / "open", auth="open") as served:
-            for path in sorted(routes()):
-                for method in METHODS:
-                    if path == "*" and method != "OPTIONS":
-                        continue  # no request
-                    expected = (await exchange(served, sent(method, path, None))).status
-                    assert expected not in (401, 403)
-                    for state, cell in zip(STATES, CELLS[mode, SCOPES[path][method]], strict=True):
-                        response = await exchange(service, sent(method, path, tokens[state]))
-                        assert response.status == (cell or expected), (method, path, state)
-                        assert ("www-authenticate" in response.headers) == (cell is not None)
-
-    run(scenario())
+    async with inside(tmp_path, auth=mode) as service, inside(tmp_path / "open", auth="open") as served:
+        for path in sorted(routes()):
+            for method in METHODS:
+                if path == "*" and method != "OPTIONS":
+                    continue  # no request
+                expected = (await exchange(served, sent(method, path, None))).status
+                assert expected not in (401, 403)
+                for state, cell in zip(STATES, CELLS[mode, SCOPES[path][method]], strict=True):
+                    response = await exchange(service, sent(method, path, tokens[state]))
+                    assert response.status == (cell or expected), (method, path, state)
+                    assert ("www-authenticate" in response.headers) == (cell is not None)
 
 
-def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
+async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
     tokens = add_tokens(tmp_path)
     realm = 'Bearer realm="storekeeper"'
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            for method, state, status, message, challenge in (
-                ("GET", "no token", 401, "Reading needs a token", realm),
-                ("POST", "Basic", 401, "Writing needs a token", realm),
-                ("GET", "malformed", 401, None, f'{realm}, error="invalid_token"'),
-                ("POST", "expired", 401, "The token is invalid: it has expired", f'{realm}, error="invalid_token"'),
-                ("GET", "revoked", 401, None, f'{realm}, error="invalid_token"'),
-                ("POST", "read", 403, None, f'{realm}, error="insufficient_scope", scope="write"'),
-            ):
-                refused = await exchange(service, sent(method, "/api/stores", tokens[state]))
-                assert_error(refused, status, message)
-                assert refused.headers["www-authenticate"] == challenge
-            good = tokens["write"]
-            assert good is not None
-            for written in (good.replace("Bearer", "bearer"), good.replace(" ", "   ")):
-                assert (await exchange(service, sent("GET", "/api/stores", written))).status == 200
-            longer = (f"{good}{' ' * 300}x", f"{good}x", f"{good} {good}")
-            for wrong in ("Bearer", "Bearer ", *longer, good.swapcase(), good[:-1]):
-                expected = 401
-                assert (await exchange(service, sent("GET", "/api/stores", wrong))).status == expected
-            twice = sent("GET", "/api/stores", good, f"Authorization: {good}")
-            assert_error(await exchange(service, twice), 400, "The request has more than one Authorization header")
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        for method, state, status, message, challenge in (
+            ("GET", "no token", 401, "Reading needs a token", realm),
+            ("POST", "Basic", 401, "Writing needs a token", realm),
+            ("GET", "malformed", 401, None, f'{realm}, error="invalid_token"'),
+            ("POST", "expired", 401, "The token is invalid: it has expired", f'{realm}, error="invalid_token"'),
+            ("GET", "revoked", 401, None, f'{realm}, error="invalid_token"'),
+            ("POST", "read", 403, None, f'{realm}, error="insufficient_scope", scope="write"'),
+        ):
+            refused = await exchange(service, sent(method, "/api/stores", tokens[state]))
+            assert_error(refused, status, message)
+            assert refused.headers["www-authenticate"] == challenge
+        good = tokens["write"]
+        assert good is not None
+        for written in (good.replace("Bearer", "bearer"), good.replace(" ", "   ")):
+            assert (await exchange(service, sent("GET", "/api/stores", written))).status == 200
+        longer = (f"{good}{' ' * 300}x", f"{good}x", f"{good} {good}")
+        for wrong in ("Bearer", "Bearer ", *longer, good.swapcase(), good[:-1]):
+            expected = 401
+            assert (await exchange(service, sent("GET", "/api/stores", wrong))).status == expected
+        twice = sent("GET", "/api/stores", good, f"Authorization: {good}")
+        assert_error(await exchange(service, twice), 400, "The request has more than one Authorization header")
 
 
-def test_what_needs_a_token_is_refused_before_its_body_is_read(tmp_path: Path) -> None:
+async def test_what_needs_a_token_is_refused_before_its_body_is_read(tmp_path: Path) -> None:
     tokens = add_tokens(tmp_path)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="writes") as service:
-            for state, expected in (("no token", [401]), ("unknown", [401]), ("read", [403]), ("write", [])):
-                connection, line = service.connect()
-                head = sent("DELETE", "/api/stores", tokens[state], "Content-Length: 9000")
-                connection.data_received(head.replace(b"DELETE", b"POST"))
-                await tick()
-                assert statuses(line) == expected
-
-    run(scenario())
+    async with inside(tmp_path, auth="writes") as service:
+        for state, expected in (("no token", [401]), ("unknown", [401]), ("read", [403]), ("write", [])):
+            connection, line = service.connect()
+            head = sent("DELETE", "/api/stores", tokens[state], "Content-Length: 9000")
+            connection.data_received(head.replace(b"DELETE", b"POST"))
+            await tick()
+            assert statuses(line) == expected
 
 
-def test_a_cached_response_is_for_those_who_may_read(tmp_path: Path) -> None:
+async def test_a_cached_response_is_for_those_who_may_read(tmp_path: Path) -> None:
     some_stores(tmp_path, 3)
     tokens = add_tokens(tmp_path)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            for _ in range(4):
-                for target in ("/api/stores", "/api/stores/{id}"):
-                    for state, status in (("read", 200), ("no token", 401), ("unknown", 401), ("write", 200)):
-                        response = await exchange(service, sent("GET", target, tokens[state]))
-                        assert response.status == status
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        for _ in range(4):
+            for target in ("/api/stores", "/api/stores/{id}"):
+                for state, status in (("read", 200), ("no token", 401), ("unknown", 401), ("write", 200)):
+                    response = await exchange(service, sent("GET", target, tokens[state]))
+                    assert response.status == status
 
 
-def test_a_key_belongs_to_its_token_and_each_change_has_its_number(tmp_path: Path) -> None:
+async def test_a_key_belongs_to_its_token_and_each_change_has_its_number(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
     texts = [add_token(url, name, "write") for name in ("one", "two")]
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="writes") as service:
-            for _ in range(2):
-                for number, text in enumerate(texts, 1):
-                    create = sent("POST", "/api/stores", f"Bearer {text}", "Idempotency-Key: k")
-                    assert (await exchange(service, create)).json["id"] == number
-
-    run(scenario())
+    async with inside(tmp_path, auth="writes") as service:
+        for _ in range(2):
+            for number, text in enumerate(texts, 1):
+                create = sent("POST", "/api/stores", f"Bearer {text}", "Idempotency-Key: k")
+                assert (await exchange(service, create)).json["id"] == number
     with databases.database(url).snapshot() as snapshot:
         assert [row[-1] for row in snapshot.rows("changes")] == [1, 2]
 
 
-def test_a_revoked_token_is_not_good_after_a_second(tmp_path: Path) -> None:
+async def test_a_revoked_token_is_not_good_after_a_second(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
     assert SETTLE_DELAY > 1.5 * token_table.MAX_AGE
+    async with inside(tmp_path, auth="all") as service:
+        late = f"Bearer {add_token(url, 'late', 'read')}"
+        connection, line = service.connect()
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            late = f"Bearer {add_token(url, 'late', 'read')}"
-            connection, line = service.connect()
+        async def status() -> int:
+            connection.data_received(sent("GET", "/api/stores", late))
+            await settled(connection)
+            return statuses(line)[-1]
 
-            async def status() -> int:
-                connection.data_received(sent("GET", "/api/stores", late))
-                await settled(connection)
-                return statuses(line)[-1]
-
-            for expected in (200, 401):
-                began = asyncio.get_running_loop().time()
-                await until_async(status, expected)
-                assert asyncio.get_running_loop().time() - began < token_table.MAX_AGE
-                databases.revoke_token(url, "late", now())
-
-    run(scenario())
+        for expected in (200, 401):
+            began = asyncio.get_running_loop().time()
+            await until_async(status, expected)
+            assert asyncio.get_running_loop().time() - began < token_table.MAX_AGE
+            databases.revoke_token(url, "late", now())
 
 
 @pytest.mark.parametrize(("standstill", "good"), [(0.0, True), (1.5, False)])
-def test_what_is_known_of_tokens_is_as_old_as_the_beginning_of_its_read(
+async def test_what_is_known_of_tokens_is_as_old_as_the_beginning_of_its_read(
     standstill: float, good: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that stands still in a read finds what was true before a token was revoked."""
@@ -237,17 +213,14 @@ def test_what_is_known_of_tokens_is_as_old_as_the_beginning_of_its_read(
             await asyncio.sleep(standstill * token_table.MAX_AGE)
             return [Token(7, "ci", "read", "hash", now())]
 
-    async def scenario() -> None:
-        tokens = token_table.TokenTable(Source())  # type: ignore[arg-type]  # nothing else is asked of it
-        await tokens.refresh()
-        admitted = tokens.admit("hash", "read")
-        assert (admitted if good else getattr(admitted, "status", None)) == (7 if good else 503)
-
-    run(scenario())
+    tokens = token_table.TokenTable(Source())  # type: ignore[arg-type]  # nothing else is asked of it
+    await tokens.refresh()
+    admitted = tokens.admit("hash", "read")
+    assert (admitted if good else getattr(admitted, "status", None)) == (7 if good else 503)
 
 
 @pytest.mark.parametrize(("mode", "without", "ready"), [("all", 401, (503, None)), ("writes", 200, (200, "refused"))])
-def test_without_its_database_no_token_is_good_and_none_is_bad(
+async def test_without_its_database_no_token_is_good_and_none_is_bad(
     mode: str,
     without: int,
     ready: tuple[int, str | None],
@@ -259,38 +232,33 @@ def test_without_its_database_no_token_is_good_and_none_is_bad(
     monkeypatch.setattr(token_table, "MAX_AGE", 0.2)
     monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
     away = False
+    async with inside(tmp_path, auth=mode) as service:
+        collection = service.collection
+        read = collection.tokens
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth=mode) as service:
-            collection = service.collection
-            read = collection.tokens
+        def unless_away() -> object:
+            if away:
+                raise Unavailable("The connection was lost")
+            return read()
 
-            def unless_away() -> object:
-                if away:
-                    raise Unavailable("The connection was lost")
-                return read()
+        monkeypatch.setattr(collection, "tokens", unless_away)
 
-            monkeypatch.setattr(collection, "tokens", unless_away)
+        async def seen(state: str) -> int:
+            return (await exchange(service, sent("GET", "/api/stores/{id}", tokens[state]))).status
 
-            async def seen(state: str) -> int:
-                return (await exchange(service, sent("GET", "/api/stores/{id}", tokens[state]))).status
-
-            nonlocal away
-            assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, without]
-            away = True
-            await until_async(lambda: seen("read"), 503)
-            assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, without]
-            health = await exchange(service, request("GET", "/health/ready", host=HOST))
-            assert (health.status, health.json.get("writes")) == ready
-            assert "The tokens cannot be read now" in health.body.decode()
-            away = False
-            await until_async(lambda: seen("read"), 200)
-            assert await seen("unknown") == 401
-
-    run(scenario())
+        assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, without]
+        away = True
+        await until_async(lambda: seen("read"), 503)
+        assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, without]
+        health = await exchange(service, request("GET", "/health/ready", host=HOST))
+        assert (health.status, health.json.get("writes")) == ready
+        assert "The tokens cannot be read now" in health.body.decode()
+        away = False
+        await until_async(lambda: seen("read"), 200)
+        assert await seen("unknown") == 401
 
 
-def test_a_bug_in_one_read_of_the_tokens_does_not_end_their_reading(
+async def test_a_bug_in_one_read_of_the_tokens_does_not_end_their_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_tokens(tmp_path)
@@ -304,34 +272,27 @@ def test_a_bug_in_one_read_of_the_tokens_does_not_end_their_reading(
             raise ValueError("a bug")
         return read(reader)
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            monkeypatch.setattr(Reader, "tokens", fails_once)
-            await until(lambda: bugs)
-            later = f"Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'later', 'read')}"
+    async with inside(tmp_path, auth="all") as service:
+        monkeypatch.setattr(Reader, "tokens", fails_once)
+        await until(lambda: bugs)
+        later = f"Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'later', 'read')}"
 
-            async def seen() -> int:
-                return (await exchange(service, sent("GET", "/api/stores", later))).status
+        async def seen() -> int:
+            return (await exchange(service, sent("GET", "/api/stores", later))).status
 
-            await until_async(seen, 200)
-
-    run(scenario())
+        await until_async(seen, 200)
 
 
-def test_a_backup_from_before_the_first_token_opens_nothing(tmp_path: Path) -> None:
+async def test_a_backup_from_before_the_first_token_opens_nothing(tmp_path: Path) -> None:
     some_stores(tmp_path, 1)
-
-    async def scenario() -> None:
-        for mode, read in (("writes", 200), ("all", 401)):
-            async with inside(tmp_path, auth=mode) as service:
-                for authorization in (None, f"Bearer {generate()}"):
-                    assert (await exchange(service, sent("POST", "/api/stores", authorization))).status == 401
-                assert (await exchange(service, sent("GET", "/api/stores", None))).status == read
-
-    run(scenario())
+    for mode, read in (("writes", 200), ("all", 401)):
+        async with inside(tmp_path, auth=mode) as service:
+            for authorization in (None, f"Bearer {generate()}"):
+                assert (await exchange(service, sent("POST", "/api/stores", authorization))).status == 401
+            assert (await exchange(service, sent("GET", "/api/stores", None))).status == read
 
 
-def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
+async def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[str] = []
@@ -341,24 +302,19 @@ def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
     monkeypatch.setattr(events, "_due", {})
     events.suppressed.clear()
     tokens = add_tokens(tmp_path)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            await exchange(service, sent("GET", "/api/stores", tokens["unknown"]))
-            (line,) = logged
-            assert line.endswith('reason="it is unknown or was revoked"')
-            for state in ("unknown", "revoked", "expired", "malformed", "no token"):
-                await exchange(service, sent("GET", "/api/stores", tokens[state]))
-            assert logged == [line]
-            nonlocal now
-            now += 60
-            await exchange(service, sent("GET", "/api/stores", tokens["malformed"]))
-            assert logged[1].endswith('reason="it is no token of Storekeeper" suppressed=4')
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        await exchange(service, sent("GET", "/api/stores", tokens["unknown"]))
+        (line,) = logged
+        assert line.endswith('reason="it is unknown or was revoked"')
+        for state in ("unknown", "revoked", "expired", "malformed", "no token"):
+            await exchange(service, sent("GET", "/api/stores", tokens[state]))
+        assert logged == [line]
+        now += 60
+        await exchange(service, sent("GET", "/api/stores", tokens["malformed"]))
+        assert logged[1].endswith('reason="it is no token of Storekeeper" suppressed=4')
 
 
-def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
+async def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = add_tokens(tmp_path)
@@ -369,88 +325,73 @@ def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
     def used() -> dict[str, int | None]:
         return {token.name: token.used for token in databases.read_tokens(url)}
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            for state in ("read", "expired", "revoked"):
-                await exchange(service, sent("GET", "/api/stores", tokens[state]))
-            await until(lambda: used()["read"])
-            first = used()
-            assert {name for name, at in first.items() if at is not None} == {"read"}
-            assert before <= (first["read"] or 0) <= now()
-            version = service.collection.change_token()
-            for _ in range(5):
-                await exchange(service, sent("GET", "/api/stores", tokens["read"]))
-                await asyncio.sleep(0.03)
-            assert used() == first
-            assert service.collection.change_token() == version, "nobody has written"
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        for state in ("read", "expired", "revoked"):
+            await exchange(service, sent("GET", "/api/stores", tokens[state]))
+        await until(lambda: used()["read"])
+        first = used()
+        assert {name for name, at in first.items() if at is not None} == {"read"}
+        assert before <= (first["read"] or 0) <= now()
+        version = service.collection.change_token()
+        for _ in range(5):
+            await exchange(service, sent("GET", "/api/stores", tokens["read"]))
+            await asyncio.sleep(0.03)
+        assert used() == first
+        assert service.collection.change_token() == version, "nobody has written"
 
 
-def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = add_tokens(tmp_path)
     monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
     monkeypatch.setattr(token_table, "RETRY_INTERVAL", 0.2)
     attempts: list[float] = []
+    async with inside(tmp_path, auth="all") as service:
+        collection = service.collection
+        write = collection.mark_used
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            collection = service.collection
-            write = collection.mark_used
+        async def refuse_once(numbers: Sequence[int], now: int) -> None:
+            attempts.append(asyncio.get_running_loop().time())
+            if len(attempts) == 1:
+                raise Unavailable("The disk is full")
+            await write(numbers, now)
 
-            async def refuse_once(numbers: Sequence[int], now: int) -> None:
-                attempts.append(asyncio.get_running_loop().time())
-                if len(attempts) == 1:
-                    raise Unavailable("The disk is full")
-                await write(numbers, now)
-
-            monkeypatch.setattr(collection, "mark_used", refuse_once)
-            await exchange(service, sent("GET", "/api/stores", tokens["read"]))
-            await until(lambda: attempts)
-            read = databases.read_tokens
-            await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
-            assert attempts[1] - attempts[0] > 0.1
-            await asyncio.sleep(0.1)
-            assert len(attempts) == 2, "what is written is left alone"
-
-    run(scenario())
+        monkeypatch.setattr(collection, "mark_used", refuse_once)
+        await exchange(service, sent("GET", "/api/stores", tokens["read"]))
+        await until(lambda: attempts)
+        read = databases.read_tokens
+        await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
+        assert attempts[1] - attempts[0] > 0.1
+        await asyncio.sleep(0.1)
+        assert len(attempts) == 2, "what is written is left alone"
 
 
-def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
+async def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = add_tokens(tmp_path)["read"]
     monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
     url = f"sqlite:///{tmp_path}/stores.db"
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            (number,) = (token.number for token in databases.read_tokens(url) if token.name == "read")
-            await service.collection.mark_used([number], now() + 10**12)
-            await asyncio.sleep(0.1)
-            await exchange(service, sent("GET", "/api/stores", token))
-            await until(lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url)))
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        (number,) = (token.number for token in databases.read_tokens(url) if token.name == "read")
+        await service.collection.mark_used([number], now() + 10**12)
+        await asyncio.sleep(0.1)
+        await exchange(service, sent("GET", "/api/stores", token))
+        await until(lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url)))
 
 
 PAGE = ("Origin: https://shop.example", "Content-Type: application/json")
 
 
-def test_a_named_page_reads_that_it_needs_a_token_and_asks_before_without_one(tmp_path: Path) -> None:
+async def test_a_named_page_reads_that_it_needs_a_token_and_asks_before_without_one(tmp_path: Path) -> None:
     tokens = add_tokens(tmp_path)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all", cors_origin=["https://shop.example"]) as service:
-            for state, status in (("no token", 401), ("unknown", 401), ("read", 200)):
-                response = await exchange(service, sent("GET", "/api/stores", tokens[state], *PAGE))
-                assert response.status == status
-                assert response.headers["access-control-allow-origin"] == "https://shop.example"
-                assert "www-authenticate" in response.headers["access-control-expose-headers"]
-            preflight = sent("OPTIONS", "/api/stores", None, PAGE[0], "Access-Control-Request-Method: PUT")
-            assert (await exchange(service, preflight)).status == 204
-
-    run(scenario())
+    async with inside(tmp_path, auth="all", cors_origin=["https://shop.example"]) as service:
+        for state, status in (("no token", 401), ("unknown", 401), ("read", 200)):
+            response = await exchange(service, sent("GET", "/api/stores", tokens[state], *PAGE))
+            assert response.status == status
+            assert response.headers["access-control-allow-origin"] == "https://shop.example"
+            assert "www-authenticate" in response.headers["access-control-expose-headers"]
+        preflight = sent("OPTIONS", "/api/stores", None, PAGE[0], "Access-Control-Request-Method: PUT")
+        assert (await exchange(service, preflight)).status == 204
 
 
 @pytest.mark.thorough
@@ -500,7 +441,7 @@ def _a_worker(service: Running) -> int:
     return max(int(pid) for pid in found.stdout.split())
 
 
-def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> None:
+async def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> None:
     tokens = add_tokens(tmp_path)
     document = json.loads(encoded_document())
     responses = document["components"]["responses"]
@@ -513,23 +454,19 @@ def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path) -> No
         for name in ("Unauthorized", "Forbidden")
     }
     received: dict[str, list[object]] = {"Unauthorized": [], "Forbidden": []}
-
-    async def scenario() -> None:
-        for name, mode, method, state, fields in (
-            ("Unauthorized", "writes", "POST", "no token", ()),
-            ("Unauthorized", "all", "GET", "no token", ()),
-            ("Unauthorized", "writes", "POST", "expired", ()),
-            ("Forbidden", "writes", "POST", "read", ()),
-            ("Forbidden", "writes", "POST", "write", ("Sec-Fetch-Site: cross-site",)),
-            ("Forbidden", "writes", "POST", "write", ("Origin: http://rebound.example",)),
-        ):
-            async with inside(tmp_path, auth=mode) as service:
-                data = sent(method, "/api/stores", tokens[state], *fields)
-                if "rebound" in str(fields):
-                    data = data.replace(HOST, b"Host: rebound.example\r\n")
-                received[name].append((await exchange(service, data)).json)
-
-    run(scenario())
+    for name, mode, method, state, fields in (
+        ("Unauthorized", "writes", "POST", "no token", ()),
+        ("Unauthorized", "all", "GET", "no token", ()),
+        ("Unauthorized", "writes", "POST", "expired", ()),
+        ("Forbidden", "writes", "POST", "read", ()),
+        ("Forbidden", "writes", "POST", "write", ("Sec-Fetch-Site: cross-site",)),
+        ("Forbidden", "writes", "POST", "write", ("Origin: http://rebound.example",)),
+    ):
+        async with inside(tmp_path, auth=mode) as service:
+            data = sent(method, "/api/stores", tokens[state], *fields)
+            if "rebound" in str(fields):
+                data = data.replace(HOST, b"Host: rebound.example\r\n")
+            received[name].append((await exchange(service, data)).json)
     assert received == documented
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     for path, methods in document["paths"].items():

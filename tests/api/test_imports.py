@@ -1,6 +1,5 @@
 """`POST /api/imports` over sockets: one at a time, bodies that go to a file, what is said of the rows."""
 
-import asyncio
 import io
 import json
 import socket
@@ -297,42 +296,36 @@ def test_an_import_does_not_keep_others_from_reading_and_writing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("after", "message"), [(11, "Nothing of the request came for 10 s"), (121, "within 120 seconds")]
 )
-def test_a_body_that_stands_still_or_takes_too_long_is_refused(tmp_path: Path, after: float, message: str) -> None:
+async def test_a_body_that_stands_still_or_takes_too_long_is_refused(
+    tmp_path: Path, after: float, message: str
+) -> None:
     head = b"POST /api/imports?add HTTP/1.1\r\n" + HOST + b"Content-Type: text/csv\r\nContent-Length: 100000\r\n\r\n"
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.data_received(head + b"name\n")
+        connection.sweep(connection.reader.began + 9)
+        assert line.sent == b""
+        connection.reader.heard += after - 1 if after > 100 else 0
+        connection.sweep(connection.reader.began + after)
+        await settled(connection)
+        assert line.sent.startswith(b"HTTP/1.1 408 ")
+        assert message.encode() in line.sent
+        again, answer = service.connect()  # and the slot is free
+        again.data_received(head.replace(b"100000", b"9000"))
+        again.data_received(b"name\n" + b"Store\n" * 1499 + b"\n")
+        await settled(again)
+        assert answer.sent.startswith(b"HTTP/1.1 200 ")
 
-    async def scenario() -> None:
+
+async def test_a_body_for_which_there_is_no_space_is_refused(tmp_path: Path) -> None:
+    head = b"POST /api/imports?add HTTP/1.1\r\n" + HOST + b"Content-Type: text/csv\r\nContent-Length: 9000000\r\n\r\n"
+    with mounted(tmp_path / "temporary", "size=1m") as full, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(full))
         async with inside(tmp_path) as service:
             connection, line = service.connect()
-            connection.data_received(head + b"name\n")
-            connection.sweep(connection.reader.began + 9)
-            assert line.sent == b""
-            connection.reader.heard += after - 1 if after > 100 else 0
-            connection.sweep(connection.reader.began + after)
-            await settled(connection)
-            assert line.sent.startswith(b"HTTP/1.1 408 ")
-            assert message.encode() in line.sent
-            again, answer = service.connect()  # and the slot is free
-            again.data_received(head.replace(b"100000", b"9000"))
-            again.data_received(b"name\n" + b"Store\n" * 1499 + b"\n")
-            await settled(again)
-            assert answer.sent.startswith(b"HTTP/1.1 200 ")
-
-    asyncio.run(scenario())
-
-
-def test_a_body_for_which_there_is_no_space_is_refused(tmp_path: Path) -> None:
-    head = b"POST /api/imports?add HTTP/1.1\r\n" + HOST + b"Content-Type: text/csv\r\nContent-Length: 9000000\r\n\r\n"
-
-    async def scenario() -> None:
-        with mounted(tmp_path / "temporary", "size=1m") as full, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tempfile, "tempdir", str(full))
-            async with inside(tmp_path) as service:
-                connection, line = service.connect()
-                connection.data_received(head)
-                for _ in range(300):
-                    if not line.sent:
-                        connection.data_received(b"x" * 16_000)
-                assert line.sent.startswith(b"HTTP/1.1 503 ")
-                assert b"No space left on device" in line.sent
-
-    asyncio.run(scenario())
+            connection.data_received(head)
+            for _ in range(300):
+                if not line.sent:
+                    connection.data_received(b"x" * 16_000)
+            assert line.sent.startswith(b"HTTP/1.1 503 ")
+            assert b"No space left on device" in line.sent

@@ -21,7 +21,7 @@ from storekeeper.stores import Payload
 from tests.harness.asgi import scope_of
 from tests.harness.collection import numbered
 from tests.harness.in_memory import InMemory, ask_later
-from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, statuses, until
+from tests.harness.in_process import Inside, Line, inside, last_response, settled, statuses, until
 from tests.harness.tokens import add_token, now
 from tests.harness.wire import assert_error, request
 
@@ -101,387 +101,320 @@ def test_an_idle_poll_reads_the_numbers_alone() -> None:
     assert (idle.status, collection.calls) == (304, ["state"])
 
 
-def test_a_change_is_read_once_for_all_listeners(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
+async def test_a_change_is_read_once_for_all_listeners(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await write(service)
+        lines = [listen(service, "?after=now")[1] for _ in range(50)]
+        lines += [listen(service, "?after=now&store=2")[1] for _ in range(50)]
+        await until(lambda: all(b"retry" in line.sent for line in lines))
+        await asyncio.sleep(0.1)
+        collection = counted(service)
+        await write(service, 2)
+        await until(lambda: all(seqs(line) == [2, 3] for line in lines[:50]))
+        await until(lambda: all(seqs(line) == [2] for line in lines[50:]))
+        # A look may fall between the two changes, and one between a change and its number.
+        assert collection.calls["changes"] <= 4
+
+
+async def test_while_nothing_changes_only_the_numbers_are_read_and_without_listeners_nothing(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await write(service)
+        _, line = listen(service)
+        await until(lambda: seqs(line) == [1])
+        await asyncio.sleep(0.1)
+        collection = counted(service)
+        await until(lambda: collection.calls["state"] > 20)
+        assert collection.calls["changes"] == 0
+        line.abort()
+        await until(lambda: feed_of(service)._watching is None)
+        collection.calls.clear()
+        await asyncio.sleep(0.1)
+        assert collection.calls == {}
+        _, line = listen(service)
+        await until(lambda: seqs(line) == [1])
+        await write(service)
+        await until(lambda: seqs(line) == [1, 2])
+
+
+async def test_a_listener_that_lags_reads_pages_and_the_others_do_not_wait(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        stuck, slow = listen(service)
+        _, fast = listen(service)
+        await until(lambda: b"retry" in slow.sent)
+        slow.stuck = True
+        stuck.pause_writing()
+        for _ in range(3):
+            await write(service, 250)
+            await until(lambda: len(seqs(fast)) % 250 == 0)
+        await until(lambda: seqs(fast) == list(range(1, 751)))
+        assert len(seqs(slow)) < 750
+        slow.stuck = False
+        stuck.resume_writing()
+        await until(lambda: seqs(slow) == list(range(1, 751)))
+
+
+async def test_of_what_was_sent_to_a_listener_nothing_stays_in_memory(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await write(service)
+        _, line = listen(service)
+        await until(lambda: seqs(line) == [1])
+        step: Any = next(iter(feed_of(service)._steps.values()))
+        events = step.result().events
+        del step
+        await until(lambda: not feed_of(service)._steps)
+        # The name here, and the parameter.
+        assert sys.getrefcount(events) == 2
+
+
+async def test_a_listener_to_one_store_finds_its_changes_among_many(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await write(service, 700)
+        collection = counted(service)
+        _, line = listen(service, "?store=650")
+        await until(lambda: seqs(line) == [650])
+        await asyncio.sleep(0.1)
+        assert collection.queries == [ChangesQuery(0, store=650), ChangesQuery(650, store=650)]
+
+
+async def test_a_page_that_is_newer_than_the_last_look_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        _, line = listen(service)
+        for _ in range(300):
             await write(service)
-            lines = [listen(service, "?after=now")[1] for _ in range(50)]
-            lines += [listen(service, "?after=now&store=2")[1] for _ in range(50)]
-            await until(lambda: all(b"retry" in line.sent for line in lines))
-            await asyncio.sleep(0.1)
-            collection = counted(service)
-            await write(service, 2)
-            await until(lambda: all(seqs(line) == [2, 3] for line in lines[:50]))
-            await until(lambda: all(seqs(line) == [2] for line in lines[50:]))
-            # A look may fall between the two changes, and one between a change and its number.
-            assert collection.calls["changes"] <= 4
-
-    run(scenario())
+        await until(lambda: len(seqs(line)) == 300)
+        assert seqs(line) == list(range(1, 301))
+        assert b"reset" not in line.sent
 
 
-def test_while_nothing_changes_only_the_numbers_are_read_and_without_listeners_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await write(service)
-            _, line = listen(service)
-            await until(lambda: seqs(line) == [1])
-            await asyncio.sleep(0.1)
-            collection = counted(service)
-            await until(lambda: collection.calls["state"] > 20)
-            assert collection.calls["changes"] == 0
-            line.abort()
-            await until(lambda: feed_of(service)._watching is None)
-            collection.calls.clear()
-            await asyncio.sleep(0.1)
-            assert collection.calls == {}
-            _, line = listen(service)
-            await until(lambda: seqs(line) == [1])
-            await write(service)
-            await until(lambda: seqs(line) == [1, 2])
-
-    run(scenario())
+async def test_a_new_epoch_resets_those_who_listen_and_they_go_on(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await write(service, 3)
+        lines = [listen(service, query)[1] for query in ("", "?store=2", "?after=now")]
+        await until(lambda: all(b"retry" in line.sent for line in lines))
+        epoch = await asyncio.to_thread(databases.epoch, f"sqlite:///{tmp_path}/stores.db", renew=True)
+        reset = f'id: 3.{epoch}\nevent: reset\ndata: {{"cursor":"3.{epoch}"}}\n\n'.encode()
+        await until(lambda: all(line.sent.count(reset) == 1 for line in lines))
+        await write(service)
+        await until(lambda: all(f"id: 4.{epoch}".encode() in line.sent for line in lines[::2]))
+        assert all(line.sent.count(b"event: reset") == 1 for line in lines)
 
 
-def test_a_listener_that_lags_reads_pages_and_the_others_do_not_wait(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            stuck, slow = listen(service)
-            _, fast = listen(service)
-            await until(lambda: b"retry" in slow.sent)
-            slow.stuck = True
-            stuck.pause_writing()
-            for _ in range(3):
-                await write(service, 250)
-                await until(lambda: len(seqs(fast)) % 250 == 0)
-            await until(lambda: seqs(fast) == list(range(1, 751)))
-            assert len(seqs(slow)) < 750
-            slow.stuck = False
-            stuck.resume_writing()
-            await until(lambda: seqs(slow) == list(range(1, 751)))
-
-    run(scenario())
-
-
-def test_of_what_was_sent_to_a_listener_nothing_stays_in_memory(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await write(service)
-            _, line = listen(service)
-            await until(lambda: seqs(line) == [1])
-            step: Any = next(iter(feed_of(service)._steps.values()))
-            events = step.result().events
-            del step
-            await until(lambda: not feed_of(service)._steps)
-            # The name here, and the parameter.
-            assert sys.getrefcount(events) == 2
-
-    run(scenario())
+async def test_at_most_so_many_listen_and_the_next_is_503(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        found: Any = feed_of(service)
+        found._max_listeners = 2
+        _, one = listen(service)
+        _, two = listen(service)
+        refused, line = listen(service)
+        await settled(refused)
+        assert_error(last_response(line), 503, "Too many clients listen to changes", outcome="none")
+        assert (len(found.listeners), found.refused) == (2, 1)
+        refused.data_received(request("GET", "/api/changes"))  # pages are served to any number
+        await settled(refused)
+        assert statuses(line) == [503, 200]
+        one.abort()
+        await until(lambda: len(found.listeners) == 1)
+        refused.data_received(request("GET", "/api/changes", None, LISTEN))
+        await until(lambda: statuses(line) == [503, 200, 200])
+        assert statuses(two) == [200]
 
 
-def test_a_listener_to_one_store_finds_its_changes_among_many(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await write(service, 700)
-            collection = counted(service)
-            _, line = listen(service, "?store=650")
-            await until(lambda: seqs(line) == [650])
-            await asyncio.sleep(0.1)
-            assert collection.queries == [ChangesQuery(0, store=650), ChangesQuery(650, store=650)]
-
-    run(scenario())
-
-
-def test_a_page_that_is_newer_than_the_last_look_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            _, line = listen(service)
-            for _ in range(300):
-                await write(service)
-            await until(lambda: len(seqs(line)) == 300)
-            assert seqs(line) == list(range(1, 301))
-            assert b"reset" not in line.sent
-
-    run(scenario())
+async def test_a_listener_that_closes_its_connection_is_gone_at_once(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        connection, line = listen(service)
+        await until(lambda: b"retry" in line.sent)
+        assert not connection.eof_received(), "else the transport would stay open"
+        connection, line = service.connect()
+        connection.data_received(request("GET", "/api/changes"))
+        assert connection.eof_received()
+        await settled(connection)
+        assert statuses(line) == [200]
 
 
-def test_a_new_epoch_resets_those_who_listen_and_they_go_on(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await write(service, 3)
-            lines = [listen(service, query)[1] for query in ("", "?store=2", "?after=now")]
-            await until(lambda: all(b"retry" in line.sent for line in lines))
-            epoch = await asyncio.to_thread(databases.epoch, f"sqlite:///{tmp_path}/stores.db", renew=True)
-            reset = f'id: 3.{epoch}\nevent: reset\ndata: {{"cursor":"3.{epoch}"}}\n\n'.encode()
-            await until(lambda: all(line.sent.count(reset) == 1 for line in lines))
-            await write(service)
-            await until(lambda: all(f"id: 4.{epoch}".encode() in line.sent for line in lines[::2]))
-            assert all(line.sent.count(b"event: reset") == 1 for line in lines)
-
-    run(scenario())
+async def test_a_quarter_of_the_connections_may_listen(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        found: Any = feed_of(service)
+        assert found._max_listeners == service.service.runtime.limits.connections.maximum // 4
 
 
-def test_at_most_so_many_listen_and_the_next_is_503(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            found: Any = feed_of(service)
-            found._max_listeners = 2
-            _, one = listen(service)
-            _, two = listen(service)
-            refused, line = listen(service)
-            await settled(refused)
-            assert_error(last_response(line), 503, "Too many clients listen to changes", outcome="none")
-            assert (len(found.listeners), found.refused) == (2, 1)
-            refused.data_received(request("GET", "/api/changes"))  # pages are served to any number
-            await settled(refused)
-            assert statuses(line) == [503, 200]
-            one.abort()
-            await until(lambda: len(found.listeners) == 1)
-            refused.data_received(request("GET", "/api/changes", None, LISTEN))
-            await until(lambda: statuses(line) == [503, 200, 200])
-            assert statuses(two) == [200]
-
-    run(scenario())
+async def test_head_listens_to_nothing(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.data_received(request("HEAD", "/api/changes", None, LISTEN) * 2)
+        await settled(connection)
+        assert statuses(line) == [200, 200]
+        assert line.sent.endswith(b"\r\n\r\n")
+        assert b"content-length" not in line.sent
+        await until(lambda: not feed_of(service).listeners)
 
 
-def test_a_listener_that_closes_its_connection_is_gone_at_once(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = listen(service)
-            await until(lambda: b"retry" in line.sent)
-            assert not connection.eof_received(), "else the transport would stay open"
-            connection, line = service.connect()
-            connection.data_received(request("GET", "/api/changes"))
-            assert connection.eof_received()
-            await settled(connection)
-            assert statuses(line) == [200]
-
-    run(scenario())
-
-
-def test_a_quarter_of_the_connections_may_listen(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            found: Any = feed_of(service)
-            assert found._max_listeners == service.service.runtime.limits.connections.maximum // 4
-
-    run(scenario())
-
-
-def test_head_listens_to_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(request("HEAD", "/api/changes", None, LISTEN) * 2)
-            await settled(connection)
-            assert statuses(line) == [200, 200]
-            assert line.sent.endswith(b"\r\n\r\n")
-            assert b"content-length" not in line.sent
-            await until(lambda: not feed_of(service).listeners)
-
-    run(scenario())
-
-
-def test_a_comment_comes_when_nothing_else_has_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_comment_comes_when_nothing_else_has_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feed, "COMMENT_INTERVAL", 0.2)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            _, line = listen(service)
-            for _ in range(3):
-                await write(service)
-                await asyncio.sleep(0.1)
-            assert b"\n:\n\n" not in line.sent
-            await until(lambda: line.sent.count(b"\r\n:\n\n\r\n") == 2)
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        _, line = listen(service)
+        for _ in range(3):
+            await write(service)
+            await asyncio.sleep(0.1)
+        assert b"\n:\n\n" not in line.sent
+        await until(lambda: line.sent.count(b"\r\n:\n\n\r\n") == 2)
 
 
-def test_while_the_database_is_away_a_stream_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_the_database_is_away_a_stream_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feed, "COMMENT_INTERVAL", 0.2)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await write(service)
-            _, line = listen(service)
-            await until(lambda: seqs(line) == [1])
-            collection = counted(service)
-            collection.away = True
-            await write(service)
-            await until(lambda: b":\n\n" in line.sent)
-            assert seqs(line) == [1]
-            refused, other = listen(service)
-            await settled(refused)
-            assert statuses(other) == [503]
-            collection.away = False
-            await until(lambda: seqs(line) == [1, 2])
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        await write(service)
+        _, line = listen(service)
+        await until(lambda: seqs(line) == [1])
+        collection = counted(service)
+        collection.away = True
+        await write(service)
+        await until(lambda: b":\n\n" in line.sent)
+        assert seqs(line) == [1]
+        refused, other = listen(service)
+        await settled(refused)
+        assert statuses(other) == [503]
+        collection.away = False
+        await until(lambda: seqs(line) == [1, 2])
 
 
-def test_a_page_that_could_not_be_read_is_read_again(tmp_path: Path) -> None:
+async def test_a_page_that_could_not_be_read_is_read_again(tmp_path: Path) -> None:
     """Also if nothing changes meanwhile."""
+    async with inside(tmp_path) as service:
+        await write(service)
+        collection = counted(service)
+        real, failed = collection.changes, 0
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await write(service)
-            collection = counted(service)
-            real, failed = collection.changes, 0
+        def changes(query: ChangesQuery) -> ChangesPage:
+            nonlocal failed
+            failed += 1
+            if failed < 3:
+                raise Unavailable("The database is away")
+            return real(query)
 
-            def changes(query: ChangesQuery) -> ChangesPage:
-                nonlocal failed
-                failed += 1
-                if failed < 3:
-                    raise Unavailable("The database is away")
-                return real(query)
-
-            collection.changes = changes  # type: ignore[method-assign]
-            _, line = listen(service)
-            await until(lambda: seqs(line) == [1])
-            assert failed == 3
-
-    run(scenario())
+        collection.changes = changes  # type: ignore[method-assign]
+        _, line = listen(service)
+        await until(lambda: seqs(line) == [1])
+        assert failed == 3
 
 
-def test_a_bug_in_one_look_does_not_end_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_one_look_does_not_end_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(feed, "emit", lambda event, **fields: told.append((event, fields)))
+    async with inside(tmp_path) as service:
+        _, line = listen(service)
+        await until(lambda: b"retry" in line.sent)
+        collection = counted(service)
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            _, line = listen(service)
-            await until(lambda: b"retry" in line.sent)
-            collection = counted(service)
+        def fails() -> State:
+            del collection.state
+            raise RuntimeError("a bug")
 
-            def fails() -> State:
-                del collection.state
-                raise RuntimeError("a bug")
-
-            collection.state = fails  # type: ignore[method-assign]
-            await until(lambda: told)
-            await write(service)
-            await until(lambda: seqs(line) == [1])
-
-    run(scenario())
+        collection.state = fails  # type: ignore[method-assign]
+        await until(lambda: told)
+        await write(service)
+        await until(lambda: seqs(line) == [1])
 
 
 # Tokens.
 
 
-def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
+async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
     bearers = [f"Authorization: Bearer {add_token(url, name, 'read')}" for name in ("gone", "stays")]
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            lines = [listen(service, "", bearer)[1] for bearer in bearers]
-            await until(lambda: all(b"retry" in line.sent for line in lines))
-            await asyncio.to_thread(databases.revoke_token, url, "gone", now())
-            await until(lambda: lines[0].sent.endswith(b"\r\n0\r\n\r\n"))
-            await write(service)
-            await until(lambda: seqs(lines[1]) == [1])
-            assert seqs(lines[0]) == []
-            assert not lines[0].aborted
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        lines = [listen(service, "", bearer)[1] for bearer in bearers]
+        await until(lambda: all(b"retry" in line.sent for line in lines))
+        await asyncio.to_thread(databases.revoke_token, url, "gone", now())
+        await until(lambda: lines[0].sent.endswith(b"\r\n0\r\n\r\n"))
+        await write(service)
+        await until(lambda: seqs(lines[1]) == [1])
+        assert seqs(lines[0]) == []
+        assert not lines[0].aborted
 
 
-def test_a_stream_ends_when_its_token_expires(tmp_path: Path) -> None:
+async def test_a_stream_ends_when_its_token_expires(tmp_path: Path) -> None:
     bearer = f"Authorization: Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'short', 'read', now() + 1500)}"
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            _, line = listen(service, "", bearer)
-            await until(lambda: b"retry" in line.sent)
-            await until(lambda: line.sent.endswith(b"\r\n0\r\n\r\n"))
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        _, line = listen(service, "", bearer)
+        await until(lambda: b"retry" in line.sent)
+        await until(lambda: line.sent.endswith(b"\r\n0\r\n\r\n"))
 
 
-def test_while_the_tokens_cannot_be_read_a_stream_has_no_changes_but_stays_open(tmp_path: Path) -> None:
+async def test_while_the_tokens_cannot_be_read_a_stream_has_no_changes_but_stays_open(tmp_path: Path) -> None:
     bearer = f"Authorization: Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'one', 'read')}"
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            _, line = listen(service, "", bearer)
-            await until(lambda: b"retry" in line.sent)
-            application: Any = service.service.runtime.application
-            table = application._gate._tokens
-            good, table._read_at = table._read_at, -10.0
-            refresh, table.refresh = table.refresh, lambda: asyncio.sleep(0)
-            await write(service)
-            await asyncio.sleep(0.3)
-            assert seqs(line) == []
-            table._read_at, table.refresh = good, refresh
-            await until(lambda: seqs(line) == [1])
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        _, line = listen(service, "", bearer)
+        await until(lambda: b"retry" in line.sent)
+        application: Any = service.service.runtime.application
+        table = application._gate._tokens
+        good, table._read_at = table._read_at, -10.0
+        refresh, table.refresh = table.refresh, lambda: asyncio.sleep(0)
+        await write(service)
+        await asyncio.sleep(0.3)
+        assert seqs(line) == []
+        table._read_at, table.refresh = good, refresh
+        await until(lambda: seqs(line) == [1])
 
 
-def test_who_wrote_is_shown_to_those_with_a_token(tmp_path: Path) -> None:
+async def test_who_wrote_is_shown_to_those_with_a_token(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
     bearer = f"Authorization: Bearer {add_token(url, 'anna', 'write')}"
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="writes") as service:
-            connection, line = service.connect()
-            connection.data_received(request("POST", "/api/stores", b'{"name":"By anna"}', bearer))
-            await settled(connection)
-            assert statuses(line) == [200]
-            lines = [listen(service, "", *fields)[1] for fields in ((bearer,), ())]
-            await until(lambda: all(seqs(line) == [1] for line in lines))
-            assert [b'"by":"anna"' in line.sent for line in lines] == [True, False]
-            connection.data_received(request("GET", "/api/changes", None, bearer) + request("GET", "/api/changes"))
-            await settled(connection)
-            assert line.sent.count(b'"by":"anna"') == 1
-            tags = re.findall(rb'etag: ("[^"]+")\r\n', line.sent)[-2:]
-            assert len(set(tags)) == 2
-
-    run(scenario())
+    async with inside(tmp_path, auth="writes") as service:
+        connection, line = service.connect()
+        connection.data_received(request("POST", "/api/stores", b'{"name":"By anna"}', bearer))
+        await settled(connection)
+        assert statuses(line) == [200]
+        lines = [listen(service, "", *fields)[1] for fields in ((bearer,), ())]
+        await until(lambda: all(seqs(line) == [1] for line in lines))
+        assert [b'"by":"anna"' in line.sent for line in lines] == [True, False]
+        connection.data_received(request("GET", "/api/changes", None, bearer) + request("GET", "/api/changes"))
+        await settled(connection)
+        assert line.sent.count(b'"by":"anna"') == 1
+        tags = re.findall(rb'etag: ("[^"]+")\r\n', line.sent)[-2:]
+        assert len(set(tags)) == 2
 
 
 # Other servers.
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_on_another_server_a_client_that_leaves_ends_its_stream(tmp_path: Path, method: str) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            sent: list[Any] = []
-            gone = asyncio.Event()
+async def test_on_another_server_a_client_that_leaves_ends_its_stream(tmp_path: Path, method: str) -> None:
+    async with inside(tmp_path) as service:
+        sent: list[Any] = []
+        gone = asyncio.Event()
 
-            async def receive() -> Any:
-                await gone.wait()
-                return {"type": "http.disconnect"}
+        async def receive() -> Any:
+            await gone.wait()
+            return {"type": "http.disconnect"}
 
-            async def send(message: Any) -> None:
-                sent.append(message)
+        async def send(message: Any) -> None:
+            sent.append(message)
 
-            scope = scope_of(method, "/api/changes", headers=[(b"accept", b"text/event-stream"), (b"host", b"a")])
-            call: asyncio.Task[None] = asyncio.ensure_future(service.service(scope, receive, send))
-            await until(lambda: len(sent) > 1)
-            if method == "GET":
-                assert len(feed_of(service).listeners) == 1
-                gone.set()
-            await call
-            assert not feed_of(service).listeners
-            assert sent[0]["status"] == 200
-
-    run(scenario())
+        scope = scope_of(method, "/api/changes", headers=[(b"accept", b"text/event-stream"), (b"host", b"a")])
+        call: asyncio.Task[None] = asyncio.ensure_future(service.service(scope, receive, send))
+        await until(lambda: len(sent) > 1)
+        if method == "GET":
+            assert len(feed_of(service).listeners) == 1
+            gone.set()
+        await call
+        assert not feed_of(service).listeners
+        assert sent[0]["status"] == 200
 
 
-def test_on_another_server_a_client_that_left_before_listens_to_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
+async def test_on_another_server_a_client_that_left_before_listens_to_nothing(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
 
-            async def receive() -> Any:
-                return {"type": "http.disconnect"}
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
 
-            async def send(_message: Any) -> None:
-                raise ConnectionResetError
+        async def send(_message: Any) -> None:
+            raise ConnectionResetError
 
-            scope = scope_of("GET", "/api/changes", headers=[(b"accept", b"text/event-stream"), (b"host", b"a")])
-            with pytest.raises(ConnectionResetError):
-                await service.service(scope, receive, send)
-            assert not feed_of(service).listeners
-
-    run(scenario())
+        scope = scope_of("GET", "/api/changes", headers=[(b"accept", b"text/event-stream"), (b"host", b"a")])
+        with pytest.raises(ConnectionResetError):
+            await service.service(scope, receive, send)
+        assert not feed_of(service).listeners

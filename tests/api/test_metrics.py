@@ -18,7 +18,7 @@ from storekeeper.http.runtime import Served
 from tests.harness.asgi import asked
 from tests.harness.client import locked
 from tests.harness.databases import postgres
-from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, tick
+from tests.harness.in_process import Inside, inside, last_response, settled, some_stores, tick
 from tests.harness.machine import need
 from tests.harness.metrics import Series, parse, responses, scrape, series
 from tests.harness.process import Running, serving
@@ -48,7 +48,7 @@ async def shown(service: Inside) -> Mapping[Series, float]:
     return parse(last_response(line).body.decode())
 
 
-def test_each_response_is_counted_once_by_route_method_and_status(tmp_path: Path) -> None:
+async def test_each_response_is_counted_once_by_route_method_and_status(tmp_path: Path) -> None:
     get = request("GET", "/api/stores/1")
     sent = {
         ("/api/stores", "POST", "200"): [create("First")],
@@ -68,48 +68,38 @@ def test_each_response_is_counted_once_by_route_method_and_status(tmp_path: Path
         ("other", "other", "501"): [request("SECRET", "/test")],
         ("other", "other", "400"): [b"no HTTP\r\n\r\n"],
     }
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await respond(service, *(data for several in sent.values() for data in several))
-            found = await shown(service)
-            assert responses(found) == {key: len(several) for key, several in sent.items()}
-            name = "http_request_duration_seconds"
-            for route in {route for route, _, _ in sent}:
-                count = sum(len(several) for key, several in sent.items() if key[0] == route)
-                assert found[series(f"{name}_count", route=route)] == count
-                assert found[series(f"{name}_bucket", route=route, le="+Inf")] == count
-                assert 0 < found[series(f"{name}_sum", route=route)] < 60
-                assert len([key for key in found if key[0].endswith("_bucket") and ("route", route) in key[1]]) == 10
-            assert responses(await shown(service))["/metrics", "GET", "200"] == 1
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        await respond(service, *(data for several in sent.values() for data in several))
+        found = await shown(service)
+        assert responses(found) == {key: len(several) for key, several in sent.items()}
+        name = "http_request_duration_seconds"
+        for route in {route for route, _, _ in sent}:
+            count = sum(len(several) for key, several in sent.items() if key[0] == route)
+            assert found[series(f"{name}_count", route=route)] == count
+            assert found[series(f"{name}_bucket", route=route, le="+Inf")] == count
+            assert 0 < found[series(f"{name}_sum", route=route)] < 60
+            assert len([key for key in found if key[0].endswith("_bucket") and ("route", route) in key[1]]) == 10
+        assert responses(await shown(service))["/metrics", "GET", "200"] == 1
 
 
-def test_a_response_of_another_asgi_server_is_counted_too(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await asked(service, "GET", "/api/stores")
-            await asked(service, "SECRET", "/secret")
-            assert responses(await shown(service)) == {
-                ("/api/stores", "GET", "200"): 1,
-                ("other", "other", "404"): 1,
-            }
-
-    run(scenario())
+async def test_a_response_of_another_asgi_server_is_counted_too(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await asked(service, "GET", "/api/stores")
+        await asked(service, "SECRET", "/secret")
+        assert responses(await shown(service)) == {
+            ("/api/stores", "GET", "200"): 1,
+            ("other", "other", "404"): 1,
+        }
 
 
-def test_a_client_that_leaves_before_its_response_is_counted_without_a_status(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            with locked(tmp_path):
-                connection, _ = service.connect()
-                connection.data_received(create("Left"))
-                connection.transport.abort()
-                await tick()
-                assert responses(await shown(service)) == {("/api/stores", "POST", "0"): 1}
-
-    run(scenario())
+async def test_a_client_that_leaves_before_its_response_is_counted_without_a_status(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        with locked(tmp_path):
+            connection, _ = service.connect()
+            connection.data_received(create("Left"))
+            connection.transport.abort()
+            await tick()
+            assert responses(await shown(service)) == {("/api/stores", "POST", "0"): 1}
 
 
 def word(chance: random.Random) -> str:
@@ -131,24 +121,20 @@ def assert_closed(found: Mapping[Series, float]) -> None:
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
-def test_hostile_methods_and_paths_make_no_new_series(tmp_path: Path, count: int) -> None:
+async def test_hostile_methods_and_paths_make_no_new_series(tmp_path: Path, count: int) -> None:
     """Whatever a response is said to be; each hundredth is one that was read."""
     chance = random.Random(1)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, allowed_host=("stores.example",)) as service:
-            count_response: Any = service.service.runtime.observe
-            for number in range(count):
-                if number % 100:
-                    route = chance.choice((None, word(chance), "store"))
-                    count_response(Served(route, word(chance), chance.randrange(1000), 1, 0.1, number, None, b""))
-                else:
-                    await respond(service, hostile(chance))
-            found = await shown(service)
-            assert sum(responses(found).values()) == count
-            assert_closed(found)
-
-    run(scenario())
+    async with inside(tmp_path, allowed_host=("stores.example",)) as service:
+        count_response: Any = service.service.runtime.observe
+        for number in range(count):
+            if number % 100:
+                route = chance.choice((None, word(chance), "store"))
+                count_response(Served(route, word(chance), chance.randrange(1000), 1, 0.1, number, None, b""))
+            else:
+                await respond(service, hostile(chance))
+        found = await shown(service)
+        assert sum(responses(found).values()) == count
+        assert_closed(found)
 
 
 def test_hostile_requests_over_sockets_make_no_new_series(fresh: Running) -> None:
@@ -179,29 +165,25 @@ def test_a_duration_is_in_the_bucket_that_ends_with_it() -> None:
 # Writes.
 
 
-def test_writes_are_counted_by_what_they_led_to(tmp_path: Path) -> None:
+async def test_writes_are_counted_by_what_they_led_to(tmp_path: Path) -> None:
     put = b'{"name":"a"}'
     key, tag = "Idempotency-Key: k", 'If-Match: "9.abcdefgh"'
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            await respond(
-                service,
-                *(create("First"), request("PUT", "/api/stores/1", put), request("PUT", "/api/stores/1", put)),
-                *(create("Keyed", key), create("Keyed", key), create("Other", key)),
-                *(request("PUT", "/api/stores/9", put), request("PUT", "/api/stores/1", b'{"name":"b"}', tag)),
-            )
-            found = await shown(service)
-            results = {"stored": 4, "replayed": 1, "key_reused": 1, "not_found": 1, "precondition_failed": 1}
-            for result in FAMILIES["writes"].labels["result"]:
-                assert found[series("writes_total", result=result)] == results.get(result, 0), result
-            assert found[series("commit_duration_seconds_count")] == 8
-            assert found[series("stores")] == 2
-            assert found[series("changes")] == 3
-            assert 0 <= found[series("seconds_since_last_change")] < 60
-            assert found[series("write_queue")] == 0
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        await respond(
+            service,
+            *(create("First"), request("PUT", "/api/stores/1", put), request("PUT", "/api/stores/1", put)),
+            *(create("Keyed", key), create("Keyed", key), create("Other", key)),
+            *(request("PUT", "/api/stores/9", put), request("PUT", "/api/stores/1", b'{"name":"b"}', tag)),
+        )
+        found = await shown(service)
+        results = {"stored": 4, "replayed": 1, "key_reused": 1, "not_found": 1, "precondition_failed": 1}
+        for result in FAMILIES["writes"].labels["result"]:
+            assert found[series("writes_total", result=result)] == results.get(result, 0), result
+        assert found[series("commit_duration_seconds_count")] == 8
+        assert found[series("stores")] == 2
+        assert found[series("changes")] == 3
+        assert 0 <= found[series("seconds_since_last_change")] < 60
+        assert found[series("write_queue")] == 0
 
 
 def test_a_write_that_the_database_refuses_is_counted_by_its_outcome() -> None:
@@ -211,70 +193,60 @@ def test_a_write_that_the_database_refuses_is_counted_by_its_outcome() -> None:
         assert slots.of(0)[CELLS["writes", result]] == 1
 
 
-def test_writes_that_wait_are_in_the_queue(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            with locked(tmp_path):
-                for number in range(3):
-                    service.connect()[0].data_received(create(str(number)))
-                found = await shown(service)
-            assert found[series("write_queue")] == 3
-            assert found[series("connections")] == 4
-
-    run(scenario())
+async def test_writes_that_wait_are_in_the_queue(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        with locked(tmp_path):
+            for number in range(3):
+                service.connect()[0].data_received(create(str(number)))
+            found = await shown(service)
+        assert found[series("write_queue")] == 3
+        assert found[series("connections")] == 4
 
 
 # What limits refuse.
 
 
-def test_what_a_limit_refuses_is_counted_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_limit_refuses_is_counted_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     some_stores(tmp_path, 1)
     long = b'{"name":"Long","address":"%b"}' % (b"x" * 100_000)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            runtime, collection = service.service.runtime, service.collection
-            monkeypatch.setattr(collection._queue.limit, "limit", 0)
-            await respond(service, create("One too many"))
-            monkeypatch.undo()
-            with monkeypatch.context() as patch:
-                patch.setattr(limits, "MAX_RECEIVED_BYTES", 0)
-                await respond(service, request("POST", "/api/stores", long)[:-1])
-            await respond(service, request("PUT", "/api/stores/1", long))
-            with monkeypatch.context() as patch:
-                patch.setattr(limits, "MAX_UNSENT_BYTES", 1000)
-                for _ in range(2):  # the second one makes the first one leave
-                    connection, line = service.connect()
-                    line.stuck = True
-                    connection.data_received(request("GET", "/api/stores/1", None, "Connection: close"))
-                    connection.data_received(request("GET", "/api/stores/1"))
-                    await settled(connection)
-            feed = runtime.application._planners["changes"].__self__  # type: ignore[attr-defined]
-            monkeypatch.setattr(feed, "_max_listeners", 0)
-            await respond(service, request("GET", "/api/changes", None, "Accept: text/event-stream"))
-            with monkeypatch.context() as patch:
-                patch.setattr(runtime.limits.connections, "maximum", 0)
-                await respond(service, b"")
-            found = await shown(service)
-            for reason in FAMILIES["refused"].labels["reason"]:
-                assert found[series("refused_total", reason=reason)] == 1, reason
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        runtime, collection = service.service.runtime, service.collection
+        monkeypatch.setattr(collection._queue.limit, "limit", 0)
+        await respond(service, create("One too many"))
+        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(limits, "MAX_RECEIVED_BYTES", 0)
+            await respond(service, request("POST", "/api/stores", long)[:-1])
+        await respond(service, request("PUT", "/api/stores/1", long))
+        with monkeypatch.context() as patch:
+            patch.setattr(limits, "MAX_UNSENT_BYTES", 1000)
+            for _ in range(2):  # the second one makes the first one leave
+                connection, line = service.connect()
+                line.stuck = True
+                connection.data_received(request("GET", "/api/stores/1", None, "Connection: close"))
+                connection.data_received(request("GET", "/api/stores/1"))
+                await settled(connection)
+        feed = runtime.application._planners["changes"].__self__  # type: ignore[attr-defined]
+        monkeypatch.setattr(feed, "_max_listeners", 0)
+        await respond(service, request("GET", "/api/changes", None, "Accept: text/event-stream"))
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime.limits.connections, "maximum", 0)
+            await respond(service, b"")
+        found = await shown(service)
+        for reason in FAMILIES["refused"].labels["reason"]:
+            assert found[series("refused_total", reason=reason)] == 1, reason
 
 
 # The route.
 
 
-def test_without_metrics_the_route_is_no_route(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, metrics=False) as service:
-            for method in ("GET", "POST", "OPTIONS"):
-                connection, line = service.connect()
-                connection.data_received(request(method, "/metrics"))
-                await settled(connection)
-                assert_error(last_response(line), 404, "Not Found")
-
-    run(scenario())
+async def test_without_metrics_the_route_is_no_route(tmp_path: Path) -> None:
+    async with inside(tmp_path, metrics=False) as service:
+        for method in ("GET", "POST", "OPTIONS"):
+            connection, line = service.connect()
+            connection.data_received(request(method, "/metrics"))
+            await settled(connection)
+            assert_error(last_response(line), 404, "Not Found")
 
 
 def test_a_database_that_is_away_takes_only_its_own_series_with_it(tmp_path: Path) -> None:
@@ -294,16 +266,13 @@ def test_a_database_that_is_away_takes_only_its_own_series_with_it(tmp_path: Pat
             assert meanwhile[series("writes_total", result="stored")] == 1
 
 
-def test_a_bug_behind_it_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            monkeypatch.setattr(service.collection, "state", lambda: 1)
-            connection, line = service.connect()
-            connection.data_received(request("GET", "/metrics"))
-            await settled(connection)
-            assert_error(last_response(line), 500, "An internal server error occurred")
-
-    run(scenario())
+async def test_a_bug_behind_it_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inside(tmp_path) as service:
+        monkeypatch.setattr(service.collection, "state", lambda: 1)
+        connection, line = service.connect()
+        connection.data_received(request("GET", "/metrics"))
+        await settled(connection)
+        assert_error(last_response(line), 500, "An internal server error occurred")
 
 
 def test_the_text_is_what_prometheus_reads(service: Running) -> None:

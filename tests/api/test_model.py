@@ -16,7 +16,7 @@ from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from tests.harness.asgi import asked as call
 from tests.harness.databases import Database
-from tests.harness.in_process import Careful, Inside, inside, last_response, run, settled
+from tests.harness.in_process import Careful, Inside, inside, last_response, settled
 from tests.harness.process import Response
 from tests.harness.tokens import add_token
 from tests.harness.wire import PHRASES
@@ -229,14 +229,11 @@ async def play(folder: Path, url: str, auth: str, seed: int, count: int) -> set[
 
 @pytest.mark.parametrize("auth", ["open", "writes", "all"])
 @pytest.mark.parametrize(("seed", "count"), [(1, 1500), *(pytest.param(n, 10_000, marks=thorough) for n in (2, 3))])
-def test_every_response_is_what_the_decisions_say(
+async def test_every_response_is_what_the_decisions_say(
     tmp_path: Path, database: Database, auth: str, seed: int, count: int
 ) -> None:
-    async def scenario() -> None:
-        seen = await play(tmp_path, database.url, auth, seed, count)
-        assert {(200, True)} | {(status, False) for status in STATUSES[auth]} <= seen
-
-    run(scenario())
+    seen = await play(tmp_path, database.url, auth, seed, count)
+    assert {(200, True)} | {(status, False) for status in STATUSES[auth]} <= seen
 
 
 def forgets_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,13 +275,9 @@ BREAKS = (
 
 
 @pytest.mark.parametrize(("break_it", "auth"), BREAKS)
-def test_a_service_that_breaks_a_decision_is_found(
+async def test_a_service_that_breaks_a_decision_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], auth: str
 ) -> None:
     break_it(monkeypatch)
-
-    async def scenario() -> None:
-        with pytest.raises(AssertionError, match=r"Asked\("):
-            await play(tmp_path, f"sqlite:///{tmp_path}/stores.db", auth, 1, 1500)
-
-    run(scenario())
+    with pytest.raises(AssertionError, match=r"Asked\("):
+        await play(tmp_path, f"sqlite:///{tmp_path}/stores.db", auth, 1, 1500)

@@ -132,62 +132,51 @@ async def exchange(service: Inside, data: bytes) -> Response:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_response_to_a_named_origin_says_so(case: str, tmp_path: Path) -> None:
+async def test_every_response_to_a_named_origin_says_so(case: str, tmp_path: Path) -> None:
     """Several times, because a response may come from the cache: it holds nobody's origin."""
     data, status = CASES[case]
     some_stores(tmp_path, 1500 if "parts" in case else 1)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, cors_origin=[SHOP]) as service:
-            for _ in range(3):
-                named = await exchange(service, with_field(data, NAMED))
-                assert named.status == status
-                assert cors_of(named) == CORS
-                others = [with_field(data, OTHER), data]
-                for refused in others if not data.startswith((b"P", b"DEL")) else others[1:]:
-                    response = await exchange(service, refused)
-                    assert (response.status, cors_of(response)) == (status, {"vary": "origin"})
-                    assert response.body == named.body
-
-    run(scenario())
+    async with inside(tmp_path, cors_origin=[SHOP]) as service:
+        for _ in range(3):
+            named = await exchange(service, with_field(data, NAMED))
+            assert named.status == status
+            assert cors_of(named) == CORS
+            others = [with_field(data, OTHER), data]
+            for refused in others if not data.startswith((b"P", b"DEL")) else others[1:]:
+                response = await exchange(service, refused)
+                assert (response.status, cors_of(response)) == (status, {"vary": "origin"})
+                assert response.body == named.body
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_without_a_named_origin_no_response_has_a_field_for_pages(case: str, tmp_path: Path) -> None:
+async def test_without_a_named_origin_no_response_has_a_field_for_pages(case: str, tmp_path: Path) -> None:
     data, status = CASES[case]
     some_stores(tmp_path, 1)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for sent in (data, with_field(data, OTHER)):
-                response = await exchange(service, sent)
-                assert cors_of(response) == {}
-                from_elsewhere = sent is not data and data.startswith((b"PUT", b"DEL", b"POST"))
-                assert response.status == (403 if from_elsewhere and status <= 412 else status)
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        for sent in (data, with_field(data, OTHER)):
+            response = await exchange(service, sent)
+            assert cors_of(response) == {}
+            from_elsewhere = sent is not data and data.startswith((b"PUT", b"DEL", b"POST"))
+            assert response.status == (403 if from_elsewhere and status <= 412 else status)
 
 
-def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_was_read(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
-            origin = NAMED.encode() + b"\r\n"
-            long = await exchange(service, chunked(b" " * 600_000, b" " * 600_000, fields=origin))
-            assert (long.status, cors_of(long)) == (413, CORS)
-            for begun, cors in (
-                (b"GET /test HTTP/1.1\r\n" + origin + b"X: ", CORS),
-                (b"GET /test HTTP/1.1\r\n" + origin, CORS),
-                (b"GET /test HTTP/1.1\r\n" + origin[:-2], {"vary": "origin"}),
-                (request("PUT", "/api/stores/1", None, NAMED, "Content-Length: 9"), CORS),
-                (chunked(b"{", fields=origin)[:-5], CORS),
-            ):
-                connection, line = service.connect()
-                connection.data_received(begun)
-                connection.sweep(connection.loop.time() + REQUEST_TIMEOUT + 1)
-                late = last_response(line)
-                assert (late.status, cors_of(late)) == (408, cors)
-
-    run(scenario())
+async def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_was_read(tmp_path: Path) -> None:
+    async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
+        origin = NAMED.encode() + b"\r\n"
+        long = await exchange(service, chunked(b" " * 600_000, b" " * 600_000, fields=origin))
+        assert (long.status, cors_of(long)) == (413, CORS)
+        for begun, cors in (
+            (b"GET /test HTTP/1.1\r\n" + origin + b"X: ", CORS),
+            (b"GET /test HTTP/1.1\r\n" + origin, CORS),
+            (b"GET /test HTTP/1.1\r\n" + origin[:-2], {"vary": "origin"}),
+            (request("PUT", "/api/stores/1", None, NAMED, "Content-Length: 9"), CORS),
+            (chunked(b"{", fields=origin)[:-5], CORS),
+        ):
+            connection, line = service.connect()
+            connection.data_received(begun)
+            connection.sweep(connection.loop.time() + REQUEST_TIMEOUT + 1)
+            late = last_response(line)
+            assert (late.status, cors_of(late)) == (408, cors)
 
 
 HEAD = chunked(fields=NAMED.encode() + b"\r\n").removesuffix(b"0\r\n\r\n")
@@ -207,21 +196,18 @@ REFUSED_LATE = {
 
 
 @pytest.mark.parametrize("size", [1, 2**20])
-def test_a_refusal_of_what_follows_its_origin_is_readable_however_the_bytes_are_cut(
+async def test_a_refusal_of_what_follows_its_origin_is_readable_however_the_bytes_are_cut(
     size: int, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
-            seen = {}
-            for case, (data, _) in REFUSED_LATE.items():
-                connection, line = service.connect()
-                for start in range(0, len(data), size):
-                    connection.data_received(data[start : start + size])
-                refused = last_response(line)
-                seen[case] = refused.status, cors_of(refused)
-            assert seen == {case: (status, CORS) for case, (_, status) in REFUSED_LATE.items()}
-
-    run(scenario())
+    async with inside(tmp_path, cors_origin=[SHOP], allowed_host=["stores.example"]) as service:
+        seen = {}
+        for case, (data, _) in REFUSED_LATE.items():
+            connection, line = service.connect()
+            for start in range(0, len(data), size):
+                connection.data_received(data[start : start + size])
+            refused = last_response(line)
+            seen[case] = refused.status, cors_of(refused)
+        assert seen == {case: (status, CORS) for case, (_, status) in REFUSED_LATE.items()}
 
 
 def test_a_503_is_readable_and_a_preflight_needs_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,86 +243,67 @@ def test_a_503_is_readable_and_a_preflight_needs_no_database(tmp_path: Path, mon
     run(scenario())
 
 
-def test_what_a_page_of_another_site_sends_changes_nothing_on_any_route(tmp_path: Path) -> None:
+async def test_what_a_page_of_another_site_sends_changes_nothing_on_any_route(tmp_path: Path) -> None:
     some_stores(tmp_path, 1)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            before = await exchange(service, request("GET", "/api/stores", host=HERE))
-            for target in ("/api/stores", "/api/stores/1", "/test", "/nowhere", "/docs", "/health/live"):
-                for method in ("POST", "PUT", "DELETE"):
-                    for mark in (OTHER, "Origin: null", "Sec-Fetch-Site: cross-site"):
-                        sent = request(method, target, b'{"name":"Evil"}', mark, host=HERE)
-                        refused = await exchange(service, sent)
-                        assert refused.status == refused.json["statusCode"] == 403
-                        assert refused.json["error"] == "Forbidden"
-            after = await exchange(service, request("GET", "/api/stores", host=HERE))
-            assert after.body == before.body
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        before = await exchange(service, request("GET", "/api/stores", host=HERE))
+        for target in ("/api/stores", "/api/stores/1", "/test", "/nowhere", "/docs", "/health/live"):
+            for method in ("POST", "PUT", "DELETE"):
+                for mark in (OTHER, "Origin: null", "Sec-Fetch-Site: cross-site"):
+                    sent = request(method, target, b'{"name":"Evil"}', mark, host=HERE)
+                    refused = await exchange(service, sent)
+                    assert refused.status == refused.json["statusCode"] == 403
+                    assert refused.json["error"] == "Forbidden"
+        after = await exchange(service, request("GET", "/api/stores", host=HERE))
+        assert after.body == before.body
 
 
 @pytest.mark.parametrize("sign", ["Accept-Language: en", "Referer: http://rebound.example:8080/"])
-def test_a_rebound_name_reads_nothing_and_writes_nothing(sign: str, tmp_path: Path) -> None:
+async def test_a_rebound_name_reads_nothing_and_writes_nothing(sign: str, tmp_path: Path) -> None:
     """Such a page's GET has neither Origin nor Sec-Fetch-Site; and the next client may ask for the same bytes."""
     some_stores(tmp_path, 1)
     rebound = b"Host: rebound.example:8080\r\n"
-
-    async def scenario() -> None:
-        async with inside(tmp_path, allowed_host=["stores.example"]) as service:
-            for _ in range(3):
-                for target in ("/api/stores", "/api/stores/1", "/openapi.json", "/docs", "/health/ready", "/"):
-                    read = request("GET", target, None, sign, host=rebound)
-                    refused = await exchange(service, read)
-                    assert refused.status == 403
-                    assert b"--allowed-host" in refused.body
-                    for host in (HERE, b"Host: stores.example\r\n"):
-                        fine = await exchange(service, request("GET", target, None, sign, host=host))
-                        assert fine.status in (200, 404)
-                own = request(
-                    "POST", "/api/stores", b'{"name":"E"}', "Origin: http://rebound.example:8080", host=rebound
-                )
-                assert (await exchange(service, own)).status == 403
-                program = await exchange(service, request("GET", "/api/stores", host=rebound))
-                assert (program.status, len(program.json)) == (200, 1)
-
-    run(scenario())
+    async with inside(tmp_path, allowed_host=["stores.example"]) as service:
+        for _ in range(3):
+            for target in ("/api/stores", "/api/stores/1", "/openapi.json", "/docs", "/health/ready", "/"):
+                read = request("GET", target, None, sign, host=rebound)
+                refused = await exchange(service, read)
+                assert refused.status == 403
+                assert b"--allowed-host" in refused.body
+                for host in (HERE, b"Host: stores.example\r\n"):
+                    fine = await exchange(service, request("GET", target, None, sign, host=host))
+                    assert fine.status in (200, 404)
+            own = request("POST", "/api/stores", b'{"name":"E"}', "Origin: http://rebound.example:8080", host=rebound)
+            assert (await exchange(service, own)).status == 403
+            program = await exchange(service, request("GET", "/api/stores", host=rebound))
+            assert (program.status, len(program.json)) == (200, 1)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "::ffff:127.0.0.1"])
-def test_at_every_form_of_the_loopback_address_a_rebound_name_is_refused(host: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, host=host, auth="open") as service:
-            sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: rebound.example\r\n")
-            assert (await exchange(service, sent)).status == 403
-
-    run(scenario())
+async def test_at_every_form_of_the_loopback_address_a_rebound_name_is_refused(host: str, tmp_path: Path) -> None:
+    async with inside(tmp_path, host=host, auth="open") as service:
+        sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: rebound.example\r\n")
+        assert (await exchange(service, sent)).status == 403
 
 
 @pytest.mark.parametrize(("settings", "status"), [({"host": "0.0.0.0"}, 200), ({"auth": "all"}, 401)])
-def test_off_the_loopback_address_or_where_all_need_a_token_any_name_is_good(
+async def test_off_the_loopback_address_or_where_all_need_a_token_any_name_is_good(
     settings: dict[str, Any], status: int, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, **settings) as service:
-            sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: stores.example\r\n")
-            assert (await exchange(service, sent)).status == status
-
-    run(scenario())
+    async with inside(tmp_path, **settings) as service:
+        sent = request("GET", "/api/stores", None, "Accept-Language: en", host=b"Host: stores.example\r\n")
+        assert (await exchange(service, sent)).status == status
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 9000", "Transfer-Encoding: chunked", "Expect: 100-continue"])
-def test_what_is_refused_by_its_head_is_refused_before_its_body_is_read(framing: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            length = ["Content-Length: 3"] if "Expect" in framing else []
-            for mark, expected in ((OTHER, [403]), ("X: y", [])):
-                connection, line = service.connect()
-                connection.data_received(request("POST", "/api/stores", None, framing, *length, mark, host=HERE))
-                received = [status for status in statuses(line) if status != 100]
-                assert received == expected
-                assert (b" 100 Continue" in line.sent) == ("Expect" in framing and not expected)
-                assert line.ended == bool(expected)
-                assert (b"connection: close" in line.sent) == bool(expected)
-
-    run(scenario())
+async def test_what_is_refused_by_its_head_is_refused_before_its_body_is_read(framing: str, tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        length = ["Content-Length: 3"] if "Expect" in framing else []
+        for mark, expected in ((OTHER, [403]), ("X: y", [])):
+            connection, line = service.connect()
+            connection.data_received(request("POST", "/api/stores", None, framing, *length, mark, host=HERE))
+            received = [status for status in statuses(line) if status != 100]
+            assert received == expected
+            assert (b" 100 Continue" in line.sent) == ("Expect" in framing and not expected)
+            assert line.ended == bool(expected)
+            assert (b"connection: close" in line.sent) == bool(expected)

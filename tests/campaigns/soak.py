@@ -6,20 +6,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from storekeeper.stores import Payload
 from tests.campaigns import crash, powerloss
-from tests.campaigns.collisions import CLIENTS, collide
 from tests.campaigns.crash import Row, alive
 from tests.campaigns.keyed import kill_creates
-from tests.campaigns.past import walk_at_scale
 from tests.campaigns.steady import STORES, Load
 from tests.harness import weakened
-from tests.harness.client import create, fill
+from tests.harness.client import fill
 from tests.harness.process import Running, serving
 from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Violation
@@ -35,12 +32,6 @@ LATE_GROWTH = 8 * 2**20
 
 PEAK = 10.0
 """Seconds to find out what a service can do."""
-
-COLLISIONS = 50
-"""Rounds in which a hundred clients write with one version."""
-
-WALK_WRITES = 2000.0
-"""A second, while a walk goes through the past."""
 
 MAX_WAL = 64 * 2**20
 """Bytes that the log may have: what `journal_size_limit` leaves of it."""
@@ -159,19 +150,6 @@ def steady(folder: Path, minutes: float) -> Row:
     return row
 
 
-def collisions(folder: Path, rounds: int) -> Row:
-    """Have a hundred clients write with one version, over and over: each time one of them is done."""
-    row = Row("K1-collisions", Counter(rounds=rounds, clients=CLIENTS))
-    folder.mkdir()
-    with serving(folder, "--workers=2") as service:
-        create(service, "Wanted")
-        for method, target in (("PUT", "/api/stores/1"), ("POST", "/api/stores")):
-            for each in collide(service.port, method, target, rounds):
-                if not each.is_right:
-                    row.violations.append(Violation("overwrote", f"{method}: {each.statuses}, {each.present}"))
-    return row
-
-
 def power_losses(folder: Path, images: int) -> Iterator[Row]:
     """Open crash images of every build; with a lower setting some of them must have lost something."""
     for build, args, change in (*BUILDS, ("normal", (), "syncs_normally")):
@@ -221,9 +199,6 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
             break
         yield kill()
     yield from histories(folder, options.operations, give_up)
-    yield collisions(folder / "collisions", COLLISIONS)
-    if options.walk:
-        yield walk_at_scale(folder / "walk", options.walk, WALK_WRITES)
     if options.steady:
         yield steady(folder / "steady", options.steady)
 
@@ -236,7 +211,6 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="in all, at least")
     parser.add_argument("--images", type=int, default=2_000, help="of what a disk may hold after a power loss")
     parser.add_argument("--steady", type=float, default=60, help="minutes at half load, behind all others")
-    parser.add_argument("--walk", type=int, default=1_000_000, help="stores of one moment, read while others write")
     options = parser.parse_args()
     # As Ctrl-C does: what was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

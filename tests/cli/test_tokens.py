@@ -239,28 +239,24 @@ def test_a_token_that_there_is_not_cannot_be_revoked(database: Database) -> None
     assert refused(done)[0].startswith("storekeeper: NAME: expected 1 to 64 letters")
 
 
-def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Database) -> None:
+async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Database) -> None:
     for name in ("one", "two"):
         add(database, name, "--scope=write")
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            await collection.write(Create(Payload("A"), token_number=2))
-            await asyncio.gather(
-                collection.write(Create(Payload("B"), token_number=1)), collection.write(Replace(1, Payload("C")))
-            )
-            await collection.load([Payload("D")])
-            for number, at, used in (
-                (1, USED_INTERVAL, USED_INTERVAL),
-                (1, USED_INTERVAL + 5, USED_INTERVAL),
-                (1, 2 * USED_INTERVAL, 2 * USED_INTERVAL),
-                (1, 90 * USED_INTERVAL, 90 * USED_INTERVAL),  # by a clock that is wrong, then set right
-                (1, 2 * USED_INTERVAL + 5, 2 * USED_INTERVAL + 5),
-            ):
-                await collection.mark_used([number, 9], at)
-                assert [token.used for token in await collection.tokens()] == [used, None]
-
-    run(main())
+    async with handle(database) as collection:
+        await collection.write(Create(Payload("A"), token_number=2))
+        await asyncio.gather(
+            collection.write(Create(Payload("B"), token_number=1)), collection.write(Replace(1, Payload("C")))
+        )
+        await collection.load([Payload("D")])
+        for number, at, used in (
+            (1, USED_INTERVAL, USED_INTERVAL),
+            (1, USED_INTERVAL + 5, USED_INTERVAL),
+            (1, 2 * USED_INTERVAL, 2 * USED_INTERVAL),
+            (1, 90 * USED_INTERVAL, 90 * USED_INTERVAL),  # by a clock that is wrong, then set right
+            (1, 2 * USED_INTERVAL + 5, 2 * USED_INTERVAL + 5),
+        ):
+            await collection.mark_used([number, 9], at)
+            assert [token.used for token in await collection.tokens()] == [used, None]
     with databases.database(database.url).snapshot() as snapshot:
         assert [row[-1] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
 

@@ -34,17 +34,14 @@ def test_who_may_wait_would_be_served_in_time() -> None:
         assert limit == MIN_QUEUE or (limit / BATCH + 1) * took > MAX_WAIT * 0.9
 
 
-def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_takes_none() -> None:
-    async def scenario() -> None:
-        served, given_up = (Queued(None, 0.0, 0, asyncio.get_running_loop().create_future()) for _ in range(2))
-        given_up.future.cancel()
-        for result in ("first", "second", OSError()):
-            served.settle(result)
-            given_up.settle(result)
-        assert await served.future == "first"
-        assert given_up.future.cancelled()
-
-    asyncio.run(scenario())
+async def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_takes_none() -> None:
+    served, given_up = (Queued(None, 0.0, 0, asyncio.get_running_loop().create_future()) for _ in range(2))
+    given_up.future.cancel()
+    for result in ("first", "second", OSError()):
+        served.settle(result)
+        given_up.settle(result)
+    assert await served.future == "first"
+    assert given_up.future.cancelled()
 
 
 def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:

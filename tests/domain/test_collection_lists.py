@@ -10,7 +10,7 @@ import pytest
 
 from storekeeper.collection import Collection, Moment, Query
 from storekeeper.stores import Payload
-from tests.harness.collection import MANY, create, get, listing, now, numbered, replace, run, stores
+from tests.harness.collection import MANY, create, get, listing, now, numbered, replace, stores
 from tests.harness.databases import Database, handle
 from tests.harness.stores import a_store, shown, shown_with
 
@@ -37,94 +37,78 @@ class TestLists:
     """Whatever holds the stores lists them so."""
 
     @pytest.mark.parametrize("count", [1, 999, 1000, 1001, MANY])
-    def test_a_list_has_every_store_once_by_id(self, database: Database, count: int) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(count))
-                expected = [shown_with(number, payload) for number, payload in enumerate(numbered(count), 1)]
-                assert await stores(collection) == expected
-
-        run(main())
+    async def test_a_list_has_every_store_once_by_id(self, database: Database, count: int) -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(count))
+            expected = [shown_with(number, payload) for number, payload in enumerate(numbered(count), 1)]
+            assert await stores(collection) == expected
 
     @pytest.mark.parametrize("count", [999, 1000, 1001, MANY])
-    def test_a_filter_has_every_match_once_by_id(self, database: Database, count: int) -> None:
+    async def test_a_filter_has_every_match_once_by_id(self, database: Database, count: int) -> None:
         def mixed() -> Iterator[Payload]:
             for payload in numbered(count):
                 yield Payload("Same", payload.address)
                 if payload.address == "500 Road":
                     yield Payload("Other")
 
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(mixed())
-                found = await stores(collection, "Same")
-                assert [store["address"] for store in found] == [payload.address for payload in numbered(count)]
-                assert [store["id"] for store in found] == [*range(1, 501), *range(502, count + 2)]
-
-        run(main())
+        async with handle(database) as collection:
+            await collection.load(mixed())
+            found = await stores(collection, "Same")
+            assert [store["address"] for store in found] == [payload.address for payload in numbered(count)]
+            assert [store["id"] for store in found] == [*range(1, 501), *range(502, count + 2)]
 
     @pytest.mark.parametrize("name", [None, "Same"])
-    def test_a_list_read_slowly_is_of_the_moment_it_began(self, database: Database, name: str | None) -> None:
+    async def test_a_list_read_slowly_is_of_the_moment_it_began(self, database: Database, name: str | None) -> None:
         """Between any two of its parts stores are replaced (also out of the filter and into it) and created."""
+        async with handle(database) as one, handle(database) as two:
+            await one.load(numbered(MANY, "Same"))
+            await one.load([Payload("Other")] * 5)
+            expected = await stores(two, name)
+            found = await listing(two, name)
+            assert found.rest is not None
+            parts = [found.first]
+            await _disturb(one, 1)
+            async for part in found.rest:
+                parts.append(part)
+                await _disturb(one, len(parts))
+            assert len(parts) > 2, "nothing happened between the parts"
+            whole = b"[" + b"".join(parts) + b"]"
+            assert whole == msgspec.json.encode(expected)
+            assert await stores(two, name) != expected, "nothing was changed"
 
-        async def main() -> None:
-            async with handle(database) as one, handle(database) as two:
-                await one.load(numbered(MANY, "Same"))
-                await one.load([Payload("Other")] * 5)
-                expected = await stores(two, name)
-                found = await listing(two, name)
-                assert found.rest is not None
-                parts = [found.first]
-                await _disturb(one, 1)
-                async for part in found.rest:
-                    parts.append(part)
-                    await _disturb(one, len(parts))
-                assert len(parts) > 2, "nothing happened between the parts"
-                whole = b"[" + b"".join(parts) + b"]"
-                assert whole == msgspec.json.encode(expected)
-                assert await stores(two, name) != expected, "nothing was changed"
-
-        run(main())
-
-    def test_lists_of_one_moment_are_the_same_though_a_store_changes_before_they_are_read(
+    async def test_lists_of_one_moment_are_the_same_though_a_store_changes_before_they_are_read(
         self, database: Database
     ) -> None:
         """Once, on a page that nobody has read yet."""
+        async with handle(database) as collection:
+            await collection.load(numbered(MANY))
+            expected = [shown_with(number, payload) for number, payload in enumerate(numbered(MANY), 1)]
+            begun = [await listing(collection) for _ in range(3)]
+            await replace(collection, 1500, Payload("Changed"))
+            assert (await get(collection, 1500) or Payload("")).name == "Changed"
+            for one in begun:
+                assert one.rest is not None
+                parts = [one.first] + [part async for part in one.rest]
+                assert json.loads(b"[" + b"".join(parts) + b"]") == expected
+            expected[1499] = shown(1500, "Changed")
+            assert await stores(collection) == expected
 
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(MANY))
-                expected = [shown_with(number, payload) for number, payload in enumerate(numbered(MANY), 1)]
-                begun = [await listing(collection) for _ in range(3)]
-                await replace(collection, 1500, Payload("Changed"))
-                assert (await get(collection, 1500) or Payload("")).name == "Changed"
-                for one in begun:
-                    assert one.rest is not None
-                    parts = [one.first] + [part async for part in one.rest]
-                    assert json.loads(b"[" + b"".join(parts) + b"]") == expected
-                expected[1499] = shown(1500, "Changed")
-                assert await stores(collection) == expected
-
-        run(main())
-
-    def test_a_store_that_changed_often_since_a_list_began_is_listed_as_it_was(self, database: Database) -> None:
+    async def test_a_store_that_changed_often_since_a_list_began_is_listed_as_it_was(
+        self, database: Database
+    ) -> None:
         """A list that is read meanwhile sees the present."""
+        async with handle(database) as one, handle(database) as two:
+            await one.load(numbered(MANY))
+            expected = await stores(two)
+            found = await listing(two)
+            for number in range(40):
+                await replace(one, 1500, Payload(f"Changed {number}"))
+            assert found.rest is not None
+            rest, present = await asyncio.gather(_joined(found.rest), stores(two))
+            assert json.loads(b"[" + found.first + rest + b"]") == expected
+            assert present[1499]["name"] == (await stores(two))[1499]["name"] == "Changed 39"
 
-        async def main() -> None:
-            async with handle(database) as one, handle(database) as two:
-                await one.load(numbered(MANY))
-                expected = await stores(two)
-                found = await listing(two)
-                for number in range(40):
-                    await replace(one, 1500, Payload(f"Changed {number}"))
-                assert found.rest is not None
-                rest, present = await asyncio.gather(_joined(found.rest), stores(two))
-                assert json.loads(b"[" + found.first + rest + b"]") == expected
-                assert present[1499]["name"] == (await stores(two))[1499]["name"] == "Changed 39"
-
-        run(main())
-
-    def test_lists_during_writes_are_snapshots(self, database: Database) -> None:
+    async def test_lists_during_writes_are_snapshots(self, database: Database) -> None:
         """Each write makes all of some stores equal, in one transaction for one writer: no list sees a part of it."""
 
         looks = 0
@@ -136,86 +120,69 @@ class TestLists:
                 # In this order, so that at any moment the versions never ascend by more than one step.
                 await asyncio.gather(*(replace(collection, id, Payload(str(tick))) for id in range(1, 1101)))
 
-        async def main() -> None:
-            nonlocal looks
-            async with handle(database) as one, handle(database) as two:
-                await one.load(numbered(1100, "0"))
-                writing = asyncio.create_task(writer(one))
-                while not writing.done():
-                    turns = [int(store["name"]) for store in await stores(two)]
-                    # Written in the order of the ids: a moment is some of the new, then the rest of the old.
-                    assert turns == sorted(turns, reverse=True)
-                    assert turns[0] - turns[-1] <= 1
-                    looks += 1
-                await writing
-                assert turns[0]
-
-        run(main())
+        async with handle(database) as one, handle(database) as two:
+            await one.load(numbered(1100, "0"))
+            writing = asyncio.create_task(writer(one))
+            while not writing.done():
+                turns = [int(store["name"]) for store in await stores(two)]
+                # Written in the order of the ids: a moment is some of the new, then the rest of the old.
+                assert turns == sorted(turns, reverse=True)
+                assert turns[0] - turns[-1] <= 1
+                looks += 1
+            await writing
+            assert turns[0]
 
     @pytest.mark.parametrize("text", TEXTS)
-    def test_text_comes_back_as_it_was_and_is_found_by_it(self, database: Database, text: str) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await create(collection, Payload("Other", "elsewhere"))
-                created = await create(collection, Payload(text, text * 50))
-                assert created == a_store(2, text, text * 50, 2)
-                assert await get(collection, 2) == created
-                expected = shown(2, text, text * 50)
-                assert await stores(collection, text) == [expected]
-                assert (await stores(collection))[1] == expected
+    async def test_text_comes_back_as_it_was_and_is_found_by_it(self, database: Database, text: str) -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("Other", "elsewhere"))
+            created = await create(collection, Payload(text, text * 50))
+            assert created == a_store(2, text, text * 50, 2)
+            assert await get(collection, 2) == created
+            expected = shown(2, text, text * 50)
+            assert await stores(collection, text) == [expected]
+            assert (await stores(collection))[1] == expected
 
-        run(main())
-
-    def test_the_filter_compares_code_point_by_code_point(self, database: Database) -> None:
+    async def test_the_filter_compares_code_point_by_code_point(self, database: Database) -> None:
         composed = unicodedata.normalize("NFC", "Café")
         names = [
             composed, unicodedata.normalize("NFD", "Café"), "CAFÉ", "café", "Caf", "Café ", " Café", "Cafe",
             "Café\n", "Ca", "1", "01", "1.0", "%", "_", "Ca%", "straße", "strasse", "ß", "ẞ", "i", "I", "\u0131",
             "A", "\uff21", "a'", 'a"', "null", "true", "k", "\u212a",
         ]  # fmt: skip
+        async with handle(database) as collection:
+            await collection.load(Payload(name) for name in names)
+            for id, name in enumerate(names, 1):
+                assert await stores(collection, name) == [shown(id, name)], name
 
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(Payload(name) for name in names)
-                for id, name in enumerate(names, 1):
-                    assert await stores(collection, name) == [shown(id, name)], name
-
-        run(main())
-
-    def test_a_list_of_stores_with_the_longest_addresses_can_be_read(self, database: Database) -> None:
+    async def test_a_list_of_stores_with_the_longest_addresses_can_be_read(self, database: Database) -> None:
         """A body may have 1 MiB, so that one page of stores by number would be a gigabyte."""
         address = "é" * 2**19
-
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(Payload("Long", address) for _ in range(12))
-                for name in (None, "Long"):
-                    found = await listing(collection, name)
-                    parts = [found.first] + ([part async for part in found.rest] if found.rest else [])
-                    assert max(map(len, parts)) < 9 * 2**20
-                    listed = json.loads(b"[" + b"".join(parts) + b"]")
-                    assert [store["id"] for store in listed] == list(range(1, 13))
-
-        run(main())
+        async with handle(database) as collection:
+            await collection.load(Payload("Long", address) for _ in range(12))
+            for name in (None, "Long"):
+                found = await listing(collection, name)
+                parts = [found.first] + ([part async for part in found.rest] if found.rest else [])
+                assert max(map(len, parts)) < 9 * 2**20
+                listed = json.loads(b"[" + b"".join(parts) + b"]")
+                assert [store["id"] for store in listed] == list(range(1, 13))
 
     @pytest.mark.parametrize("character", ["\U0001f600", "\x01"], ids=["4 bytes", "6 bytes in JSON"])
-    def test_a_list_has_the_longest_address_that_can_be_imported(self, database: Database, character: str) -> None:
+    async def test_a_list_has_the_longest_address_that_can_be_imported(
+        self, database: Database, character: str
+    ) -> None:
         """A cell of a CSV file may have 1 Mi of characters, which is more than a body."""
         payloads = [Payload("Short"), Payload("Long", character * 2**20), Payload("Short")]
-
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(payloads)
-                expected = [shown_with(number, payload) for number, payload in enumerate(payloads, 1)]
-                assert await stores(collection) == expected
-                assert await stores(collection, "Long") == expected[1:2]
-                only = Query(after=1, limit=1)
-                assert json.loads((await now(collection.list(only))).first) == expected[1]
-                await replace(collection, 2, Payload("Short"))
-                past = await now(collection.list(msgspec.structs.replace(only, at=Moment(3))))
-                assert json.loads(past.first) == expected[1]
-
-        run(main())
+        async with handle(database) as collection:
+            await collection.load(payloads)
+            expected = [shown_with(number, payload) for number, payload in enumerate(payloads, 1)]
+            assert await stores(collection) == expected
+            assert await stores(collection, "Long") == expected[1:2]
+            only = Query(after=1, limit=1)
+            assert json.loads((await now(collection.list(only))).first) == expected[1]
+            await replace(collection, 2, Payload("Short"))
+            past = await now(collection.list(msgspec.structs.replace(only, at=Moment(3))))
+            assert json.loads(past.first) == expected[1]
 
 
 async def _disturb(collection: Collection, tick: int) -> None:

@@ -86,154 +86,125 @@ class TestSearches:
 
         run(main())
 
-    def test_a_store_is_found_by_what_it_is_now(self, database: Database) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await create(collection, Payload("Zürich", "Bahnhofstraße 1"))
-                assert await found_by(collection, "STRASSE zurich") == [1]
-                await replace(collection, 1, Payload("Genf"))
-                assert await found_by(collection, "zürich") == []
-                assert await found_by(collection, "genf") == [1]
-                before = await state(collection)
-                found = await searched(collection, "genf")
-                assert (found.version, found.epoch) == (before.version, before.epoch)
+    async def test_a_store_is_found_by_what_it_is_now(self, database: Database) -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("Zürich", "Bahnhofstraße 1"))
+            assert await found_by(collection, "STRASSE zurich") == [1]
+            await replace(collection, 1, Payload("Genf"))
+            assert await found_by(collection, "zürich") == []
+            assert await found_by(collection, "genf") == [1]
+            before = await state(collection)
+            found = await searched(collection, "genf")
+            assert (found.version, found.epoch) == (before.version, before.epoch)
 
-        run(main())
-
-    def test_signs_of_other_search_languages_mean_themselves(self, database: Database) -> None:
+    async def test_signs_of_other_search_languages_mean_themselves(self, database: Database) -> None:
         names = ["100%", "a_b", "a*b", 'the "A"', "a\\b", "O'Hare", "(x)", "^a.c$"]
+        async with handle(database) as collection:
+            await collection.load(Payload(name) for name in [*names, "axb"])
+            for id, name in enumerate(names, 1):
+                assert await found_by(collection, name) == [id]
 
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(Payload(name) for name in [*names, "axb"])
-                for id, name in enumerate(names, 1):
-                    assert await found_by(collection, name) == [id]
-
-        run(main())
-
-    def test_nothing_but_blanks_finds_all_and_a_null_character_none(self, database: Database) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(3))
-                assert await found_by(collection, " \t") == [1, 2, 3]
-                assert await found_by(collection, "store\0") == []
-
-        run(main())
+    async def test_nothing_but_blanks_finds_all_and_a_null_character_none(self, database: Database) -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(3))
+            assert await found_by(collection, " \t") == [1, 2, 3]
+            assert await found_by(collection, "store\0") == []
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 50])
     @pytest.mark.parametrize("q", ["7", "007", " 7 "])
-    def test_the_store_of_that_number_comes_first_and_once(self, database: Database, q: str, limit: int) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(80))
-                words = with_words(await stores(collection), q)
-                expected = [7, *(id for id in words if id != 7)]
-                found, after = list[int](), None
-                while True:
-                    page = await searched(collection, q, after, limit)
-                    found += ids_of(page)
-                    if (after := page.last) is None:
-                        break
-                    assert len(ids_of(page)) == limit
-                assert found == expected
+    async def test_the_store_of_that_number_comes_first_and_once(
+        self, database: Database, q: str, limit: int
+    ) -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(80))
+            words = with_words(await stores(collection), q)
+            expected = [7, *(id for id in words if id != 7)]
+            found, after = list[int](), None
+            while True:
+                page = await searched(collection, q, after, limit)
+                found += ids_of(page)
+                if (after := page.last) is None:
+                    break
+                assert len(ids_of(page)) == limit
+            assert found == expected
 
-        run(main())
+    async def test_a_number_that_no_store_has_is_a_word(self, database: Database) -> None:
+        async with handle(database) as collection:
+            await collection.load([Payload("Gate 66"), Payload("Gate 0"), Payload("9" * 30)])
+            assert await found_by(collection, "66") == [1]
+            assert await found_by(collection, "0") == [2]
+            assert await found_by(collection, "9" * 30) == [3]
+            assert await found_by(collection, "8" * 200) == []
 
-    def test_a_number_that_no_store_has_is_a_word(self, database: Database) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load([Payload("Gate 66"), Payload("Gate 0"), Payload("9" * 30)])
-                assert await found_by(collection, "66") == [1]
-                assert await found_by(collection, "0") == [2]
-                assert await found_by(collection, "9" * 30) == [3]
-                assert await found_by(collection, "8" * 200) == []
+    async def test_a_whole_key_of_an_outside_system_finds_its_store(self, database: Database) -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(80))
+            add_keys(database, (3, "Store Number", "Ä-17 b"), (5, "ERP", "Ä-17 b"), (5, "Store Number", "77"))
+            assert await found_by(collection, " Ä-17 b ") == [3, 5]
+            assert await found_by(collection, "ä-17 b") == []
+            assert await found_by(collection, "Ä-17") == []
+            assert await found_by(collection, "77") == [77, 5]
+            page = await searched(collection, "Ä-17 b", limit=1)
+            assert (ids_of(page), page.last) == ([3], 3)
+            page = await searched(collection, "Ä-17 b", after=3, limit=1)
+            assert (ids_of(page), page.last) == ([5], None)
 
-        run(main())
+    async def test_a_page_of_very_large_stores_comes_in_parts(self, database: Database) -> None:
+        async with handle(database) as collection:
+            large = "x" * 2**20
+            await collection.load(Payload(f"Large {number}", large) for number in range(1, 13))
+            page = await searched(collection, "12")
+            assert ids_of(page) == [12]
+            page = await searched(collection, "large")
+            assert [(store["id"], len(store["address"])) for store in json.loads(b"[" + page.first + b"]")] == [
+                (number, 2**20) for number in range(1, 13)
+            ]
 
-    def test_a_whole_key_of_an_outside_system_finds_its_store(self, database: Database) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(80))
-                add_keys(database, (3, "Store Number", "Ä-17 b"), (5, "ERP", "Ä-17 b"), (5, "Store Number", "77"))
-                assert await found_by(collection, " Ä-17 b ") == [3, 5]
-                assert await found_by(collection, "ä-17 b") == []
-                assert await found_by(collection, "Ä-17") == []
-                assert await found_by(collection, "77") == [77, 5]
-                page = await searched(collection, "Ä-17 b", limit=1)
-                assert (ids_of(page), page.last) == ([3], 3)
-                page = await searched(collection, "Ä-17 b", after=3, limit=1)
-                assert (ids_of(page), page.last) == ([5], None)
+    async def test_a_search_is_as_of_its_version_whatever_is_written_meanwhile(self, database: Database) -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(3000))
+            query = Query(limit=1000, search=search.parse("store"))
 
-        run(main())
+            async def rename() -> None:
+                for id in range(1, 60):
+                    await replace(collection, id, Payload("Gone"))
 
-    def test_a_page_of_very_large_stores_comes_in_parts(self, database: Database) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                large = "x" * 2**20
-                await collection.load(Payload(f"Large {number}", large) for number in range(1, 13))
-                page = await searched(collection, "12")
-                assert ids_of(page) == [12]
-                page = await searched(collection, "large")
-                assert [(store["id"], len(store["address"])) for store in json.loads(b"[" + page.first + b"]")] == [
-                    (number, 2**20) for number in range(1, 13)
-                ]
+            task = asyncio.create_task(rename())
+            while not task.done():
+                listing = await now(collection.list(query))
+                parts = [listing.first] + ([part async for part in listing.rest] if listing.rest else [])
+                found = json.loads(b"[" + b"".join(parts) + b"]")
+                gone = listing.version - 3000
+                assert [store["id"] for store in found] == list(range(gone + 1, gone + 1001))
+                assert all(store["name"] == f"Store {store['id']}" for store in found)
 
-        run(main())
-
-    def test_a_search_is_as_of_its_version_whatever_is_written_meanwhile(self, database: Database) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(3000))
-                query = Query(limit=1000, search=search.parse("store"))
-
-                async def rename() -> None:
-                    for id in range(1, 60):
-                        await replace(collection, id, Payload("Gone"))
-
-                task = asyncio.create_task(rename())
-                while not task.done():
-                    listing = await now(collection.list(query))
-                    parts = [listing.first] + ([part async for part in listing.rest] if listing.rest else [])
-                    found = json.loads(b"[" + b"".join(parts) + b"]")
-                    gone = listing.version - 3000
-                    assert [store["id"] for store in found] == list(range(gone + 1, gone + 1001))
-                    assert all(store["name"] == f"Store {store['id']}" for store in found)
-
-        run(main())
-
-    def test_a_search_that_takes_too_long_is_refused_and_nothing_else_is(
+    async def test_a_search_that_takes_too_long_is_refused_and_nothing_else_is(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(20_000))
-                with pytest.raises(Unavailable, match="narrow the search") as refused:
-                    await searched(collection, "no store has this")
-                assert refused.value.outcome is Outcome.NONE
-                assert (await state(collection)).total == 20_000
-                assert (await now(collection.get(20_000))) is not None
-
         monkeypatch.setattr("storekeeper.search.TIMEOUT", 0.0)
         monkeypatch.setattr("storekeeper.sqlite.searches._STEPS", 100)
         monkeypatch.setitem(postgres._STATEMENTS, b"search timeout", "SET LOCAL statement_timeout = 1")
-        run(main())
+        async with handle(database) as collection:
+            await collection.load(numbered(20_000))
+            with pytest.raises(Unavailable, match="narrow the search") as refused:
+                await searched(collection, "no store has this")
+            assert refused.value.outcome is Outcome.NONE
+            assert (await state(collection)).total == 20_000
+            assert (await now(collection.get(20_000))) is not None
 
-    def test_searches_wait_for_each_other_but_not_for_long(
+    async def test_searches_wait_for_each_other_but_not_for_long(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async def main() -> None:
-            async with handle(database) as collection:
-                await collection.load(numbered(2000))
-                many = [searched(collection, f"{number} road") for number in range(1, 60)]
-                assert [ids_of(page)[0] for page in await asyncio.gather(*many)] == list(range(1, 60))
-            monkeypatch.setattr("storekeeper.search.TIMEOUT", 0.001)
-            monkeypatch.setattr("storekeeper.search.MAX_AT_ONCE", 1)
-            async with handle(database) as collection:
-                many = [searched(collection, "no store has this") for _ in range(30)]
-                done = await asyncio.gather(*many, return_exceptions=True)
-                assert {str(each) for each in done if not isinstance(each, Listing)} == {search.TOO_LONG}
-
-        run(main())
+        async with handle(database) as collection:
+            await collection.load(numbered(2000))
+            many = [searched(collection, f"{number} road") for number in range(1, 60)]
+            assert [ids_of(page)[0] for page in await asyncio.gather(*many)] == list(range(1, 60))
+        monkeypatch.setattr("storekeeper.search.TIMEOUT", 0.001)
+        monkeypatch.setattr("storekeeper.search.MAX_AT_ONCE", 1)
+        async with handle(database) as collection:
+            many = [searched(collection, "no store has this") for _ in range(30)]
+            done = await asyncio.gather(*many, return_exceptions=True)
+            assert {str(each) for each in done if not isinstance(each, Listing)} == {search.TOO_LONG}
 
 
 @pytest.mark.parametrize(

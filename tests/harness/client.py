@@ -1,6 +1,5 @@
 """What tests of the API do over and over: create a store, look whether all went well or nothing changed."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from typing import Any
 
 import apsw
 
-from storekeeper import databases
+from storekeeper import databases, importer
 from storekeeper.stores import Payload
 from tests.harness.process import TIMEOUT, Response, Running
 
@@ -43,17 +42,12 @@ def fill(folder: Path, payloads: Iterable[Payload]) -> None:
     load(f"sqlite:///{folder}/stores.db", payloads)
 
 
-def load(database: str, payloads: Iterable[Payload]) -> None:
-    """Create many stores at once in a database."""
-
-    async def main() -> None:
-        collection = databases.database(database).open_collection(lambda _: None)
-        try:
-            await collection.load(payloads)
-        finally:
-            await collection.close()
-
-    asyncio.run(main())
+def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
+    """Create stores in a database, as `Collection.load` does; return their ids."""
+    database = databases.database(url)
+    database.prepare()
+    with database.session() as session:
+        return importer.load(session, payloads, **options)
 
 
 @contextmanager

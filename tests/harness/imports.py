@@ -1,7 +1,7 @@
 """Imports without a command: a text as the rows of a file, into a database."""
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from storekeeper import databases, importer
@@ -9,7 +9,6 @@ from storekeeper.importer import Imported
 from storekeeper.imports import Import, Plan
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import Options, SheetRows
-from storekeeper.stores import Payload
 from tests.harness.databases import Database
 
 
@@ -34,12 +33,6 @@ def import_into(
     opened.prepare()
     with opened.session() as session:
         return importer.carry_out(session, rows, Import(match=rows.match, **order), approve=approve)
-
-
-def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
-    """Create stores in a prepared database, as `Collection.load` does; return their ids."""
-    with databases.database(url).session() as session:
-        return importer.load(session, payloads, **options)
 
 
 def counts(done: Imported) -> dict[str, int]:

@@ -199,6 +199,7 @@ class Server:
         settings = [
             f"--{name}={value}" for name, value in (SETTINGS | self.settings | {"port": str(self.port)}).items()
         ]
+        # On its own socket: at its port somebody else may have come first.
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [self.bin / "postgres", "-D", self.data, "-k", self.folder, *settings],
@@ -207,7 +208,7 @@ class Server:
             )  # fmt: skip
         while self.process.poll() is None and time.monotonic() < deadline:
             ready = subprocess.run(
-                [self.bin / "pg_isready", "--quiet", "--host=127.0.0.1", f"--port={self.port}"], check=False
+                [self.bin / "pg_isready", "--quiet", f"--host={self.folder}", f"--port={self.port}"], check=False
             )
             if ready.returncode == 0:
                 return True

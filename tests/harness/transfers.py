@@ -1,6 +1,7 @@
 """Imports and exports of a database, by the commands, and what they find or leave in it."""
 
 from storekeeper.stores import Payload
+from tests.harness.client import load
 from tests.harness.collection import run as run_async
 from tests.harness.collection import stores
 from tests.harness.command import Done, run
@@ -23,11 +24,7 @@ def command(name: str, database: Sqlite, *args: str, stdin: bytes = b"") -> Done
 
 
 def fill_with(database: Database, payloads: list[Payload]) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            await collection.load(payloads)
-
-    run_async(main())
+    load(database.url, payloads)
 
 
 def content(database: Sqlite) -> list[tuple[str, str | None]]:

@@ -13,7 +13,7 @@ from storekeeper.http.connection import Connection
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import locked, until
-from tests.harness.in_process import Inside, Line, inside, last_response, run, settled, some_stores, stuck, tick
+from tests.harness.in_process import Inside, Line, inside, last_response, settled, some_stores, stuck, tick
 from tests.harness.linux import sockets
 from tests.harness.process import Running, serving
 from tests.harness.wire import SLOW, Wire, assert_error, create, dial, request
@@ -35,114 +35,94 @@ async def connected(service: Inside, count: int) -> list[tuple[Connection, Line]
     return made
 
 
-def test_the_connection_that_is_idle_for_longest_makes_room(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            service.service.runtime.limits.connections.maximum = 5
-            made = await connected(service, 5)
-            made[0][0].data_received(request("GET", "/test"))  # so that it is the latest
-            await settled(made[0][0])
-            for longest in (1, 2, 3, 4, 0):
-                assert not made[longest][1].is_closing()
-                newcomer, line = service.connect()
-                assert made[longest][1].is_closing()
-                await tick()
-                newcomer.data_received(request("GET", "/test"))
-                await settled(newcomer)
-                assert last_response(line).status == 200
-            assert len(service.service.runtime.limits.connections.open) == 5
-
-    run(scenario())
-
-
-def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            service.service.runtime.limits.connections.maximum = 3
-            made = await connected(service, 3)
-            service.connect()
+async def test_the_connection_that_is_idle_for_longest_makes_room(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        service.service.runtime.limits.connections.maximum = 5
+        made = await connected(service, 5)
+        made[0][0].data_received(request("GET", "/test"))  # so that it is the latest
+        await settled(made[0][0])
+        for longest in (1, 2, 3, 4, 0):
+            assert not made[longest][1].is_closing()
+            newcomer, line = service.connect()
+            assert made[longest][1].is_closing()
             await tick()
-            made[1][0].data_received(request("GET", "/test"))
-            await settled(made[1][0])
-            service.connect()
-            assert [line.is_closing() for _, line in made] == [True, False, True]
-
-    run(scenario())
+            newcomer.data_received(request("GET", "/test"))
+            await settled(newcomer)
+            assert last_response(line).status == 200
+        assert len(service.service.runtime.limits.connections.open) == 5
 
 
-def test_a_connection_with_an_unread_response_is_not_idle(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            service.service.runtime.limits.connections.maximum = 1
-            connection, line = service.connect()
-            line.stuck = True
-            connection.data_received(request("GET", "/test"))
-            await settled(connection)
-            assert 0 < line.unread < line.high
-            assert last_response(service.connect()[1]).status == 503
-            assert not line.is_closing()
-
-    run(scenario())
+async def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        service.service.runtime.limits.connections.maximum = 3
+        made = await connected(service, 3)
+        service.connect()
+        await tick()
+        made[1][0].data_received(request("GET", "/test"))
+        await settled(made[1][0])
+        service.connect()
+        assert [line.is_closing() for _, line in made] == [True, False, True]
 
 
-def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(tmp_path: Path) -> None:
+async def test_a_connection_with_an_unread_response_is_not_idle(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        service.service.runtime.limits.connections.maximum = 1
+        connection, line = service.connect()
+        line.stuck = True
+        connection.data_received(request("GET", "/test"))
+        await settled(connection)
+        assert 0 < line.unread < line.high
+        assert last_response(service.connect()[1]).status == 503
+        assert not line.is_closing()
+
+
+async def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(tmp_path: Path) -> None:
     some_stores(tmp_path, 2500)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            service.service.runtime.limits.connections.maximum = 5
-            at_work = [await stuck(service)]
-            with locked(tmp_path):
-                for sent in (b"G", create("Half")[:-1], create("Waits"), request("GET", SLOW) + b"GET /te"):
-                    connection, line = service.connect()
-                    connection.data_received(sent)
-                    at_work.append((connection, line))
-                newcomer, line = service.connect()
-                assert_error(last_response(line), 503, "Too many connections", outcome="none")
-                assert last_response(line).headers["connection"] == "close"
-                newcomer.data_received(create("Never"))
-                assert line.ended
-                assert not any(old.is_closing() for _, old in at_work)
-            for connection, _ in at_work[3:]:
-                await settled(connection)
-            assert [last_response(line).status for _, line in at_work[3:]] == [200, 200]
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        service.service.runtime.limits.connections.maximum = 5
+        at_work = [await stuck(service)]
+        with locked(tmp_path):
+            for sent in (b"G", create("Half")[:-1], create("Waits"), request("GET", SLOW) + b"GET /te"):
+                connection, line = service.connect()
+                connection.data_received(sent)
+                at_work.append((connection, line))
+            newcomer, line = service.connect()
+            assert_error(last_response(line), 503, "Too many connections", outcome="none")
+            assert last_response(line).headers["connection"] == "close"
+            newcomer.data_received(create("Never"))
+            assert line.ended
+            assert not any(old.is_closing() for _, old in at_work)
+        for connection, _ in at_work[3:]:
+            await settled(connection)
+        assert [last_response(line).status for _, line in at_work[3:]] == [200, 200]
 
 
-def test_those_that_were_told_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_that_were_told_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes on top of them is closed without a word: there may be no file left."""
     monkeypatch.setattr(limits, "MAX_REFUSED", 3)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            service.service.runtime.limits.connections.maximum = 2
-            for _ in range(2):
-                service.connect()[0].data_received(b"G")
-            lines = [service.connect()[1] for _ in range(6)]
-            assert [line.aborted for line in lines] == [False] * 3 + [True] * 3
-            assert [len(line.sent) > 0 for line in lines] == [True] * 3 + [False] * 3
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        service.service.runtime.limits.connections.maximum = 2
+        for _ in range(2):
+            service.connect()[0].data_received(b"G")
+        lines = [service.connect()[1] for _ in range(6)]
+        assert [line.aborted for line in lines] == [False] * 3 + [True] * 3
+        assert [len(line.sent) > 0 for line in lines] == [True] * 3 + [False] * 3
 
 
-def test_who_is_idle_is_looked_for_once_between_two_sweeps(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            all = service.service.runtime.limits.connections
-            all.maximum = 2
-            (busy, _), (other, _) = [service.connect() for _ in range(2)]
-            for connection in (busy, other):
-                connection.data_received(b"G")
-            assert last_response(service.connect()[1]).status == 503
-            other.data_received(b"ET /test HTTP/1.1\r\nHost: a\r\n\r\n")
-            await settled(other)
-            assert last_response(service.connect()[1]).status == 503
-            await all.sweep(asyncio.get_running_loop().time())
-            assert service.connect()[1].sent == b""
-            assert other.transport.is_closing()
-
-    run(scenario())
+async def test_who_is_idle_is_looked_for_once_between_two_sweeps(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        all = service.service.runtime.limits.connections
+        all.maximum = 2
+        (busy, _), (other, _) = [service.connect() for _ in range(2)]
+        for connection in (busy, other):
+            connection.data_received(b"G")
+        assert last_response(service.connect()[1]).status == 503
+        other.data_received(b"ET /test HTTP/1.1\r\nHost: a\r\n\r\n")
+        await settled(other)
+        assert last_response(service.connect()[1]).status == 503
+        await all.sweep(asyncio.get_running_loop().time())
+        assert service.connect()[1].sent == b""
+        assert other.transport.is_closing()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from storekeeper.collection import Listing
 from storekeeper.events import Event
@@ -26,7 +25,6 @@ from tests.harness.in_process import (
     Line,
     inside,
     last_response,
-    run,
     settled,
     some_stores,
     statuses,
@@ -57,158 +55,134 @@ def short_discard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sent", UNFINISHED)
-def test_a_request_that_is_not_whole_in_time_is_refused(tmp_path: Path, sent: bytes) -> None:
+async def test_a_request_that_is_not_whole_in_time_is_refused(tmp_path: Path, sent: bytes) -> None:
     """10 s from its first byte to its last, however many bytes come in between."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(sent[:1])
-            begun = connection.reader.began = connection.reader.began - WHOLE / 2  # so much time has passed
-            connection.sweep(begun + WHOLE - 1)
-            for at in range(1, len(sent)):
-                connection.data_received(sent[at : at + 1])
-            told = len(line.sent)  # to continue, if it asked
-            connection.sweep(begun + WHOLE - 0.1)
-            assert len(line.sent) == told
-            connection.sweep(begun + WHOLE + 0.1)
-            assert_error(last_response(line), 408, "The request was not whole within 10 seconds")
-            assert line.ended
-            before = line.sent
-            connection.data_received(sent[-1:] + request("GET", "/test"))
-            await tick()
-            assert line.sent == before
-            connection.sweep(begun + WHOLE + 0.2)
-            assert line.aborted
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.data_received(sent[:1])
+        begun = connection.reader.began = connection.reader.began - WHOLE / 2  # so much time has passed
+        connection.sweep(begun + WHOLE - 1)
+        for at in range(1, len(sent)):
+            connection.data_received(sent[at : at + 1])
+        told = len(line.sent)  # to continue, if it asked
+        connection.sweep(begun + WHOLE - 0.1)
+        assert len(line.sent) == told
+        connection.sweep(begun + WHOLE + 0.1)
+        assert_error(last_response(line), 408, "The request was not whole within 10 seconds")
+        assert line.ended
+        before = line.sent
+        connection.data_received(sent[-1:] + request("GET", "/test"))
+        await tick()
+        assert line.sent == before
+        connection.sweep(begun + WHOLE + 0.2)
+        assert line.aborted
 
 
-def test_the_time_of_a_request_begins_with_its_own_first_byte(tmp_path: Path) -> None:
+async def test_the_time_of_a_request_begins_with_its_own_first_byte(tmp_path: Path) -> None:
     """Not with that of the one before it, in whose last packet it began."""
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        first, second = create("First"), create("Second")
+        connection.data_received(first[:50])
+        connection.reader.began -= WHOLE - 1  # so much time has passed
+        connection.data_received(first[50:] + second[:50])
+        await settled(connection)
+        connection.sweep(asyncio.get_running_loop().time() + WHOLE - 1)
+        assert statuses(line) == [200]
+        connection.data_received(second[50:])
+        await settled(connection)
+        assert statuses(line) == [200, 200]
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
+
+async def test_a_connection_that_says_nothing_is_closed_without_a_word(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        for sent in (b"", b"\r\n"):
             connection, line = service.connect()
-            first, second = create("First"), create("Second")
-            connection.data_received(first[:50])
-            connection.reader.began -= WHOLE - 1  # so much time has passed
-            connection.data_received(first[50:] + second[:50])
-            await settled(connection)
-            connection.sweep(asyncio.get_running_loop().time() + WHOLE - 1)
-            assert statuses(line) == [200]
-            connection.data_received(second[50:])
-            await settled(connection)
-            assert statuses(line) == [200, 200]
-
-    run(scenario())
-
-
-def test_a_connection_that_says_nothing_is_closed_without_a_word(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for sent in (b"", b"\r\n"):
-                connection, line = service.connect()
-                connection.data_received(sent)
-                connection.sweep(connection.reader.began + WHOLE - 0.1)
-                assert not line.is_closing()
-                connection.sweep(connection.reader.began + WHOLE + 0.1)
-                assert line.is_closing()
-                assert line.sent == b""
-
-    run(scenario())
+            connection.data_received(sent)
+            connection.sweep(connection.reader.began + WHOLE - 0.1)
+            assert not line.is_closing()
+            connection.sweep(connection.reader.began + WHOLE + 0.1)
+            assert line.is_closing()
+            assert line.sent == b""
 
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores", SLOW, "/nowhere"])
-def test_a_connection_that_was_served_is_kept_for_longer(tmp_path: Path, target: str) -> None:
+async def test_a_connection_that_was_served_is_kept_for_longer(tmp_path: Path, target: str) -> None:
     """Longer than the 60 s of common load balancers."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            now = connection.reader.began
-            for _ in range(3):
-                connection.data_received(request("GET", target))
-                await settled(connection)
-                now += IDLE - 1
-                connection.sweep(now)
-                assert not line.is_closing()
-            connection.sweep(now + IDLE - 1)
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        now = connection.reader.began
+        for _ in range(3):
+            connection.data_received(request("GET", target))
+            await settled(connection)
+            now += IDLE - 1
+            connection.sweep(now)
             assert not line.is_closing()
-            connection.sweep(now + IDLE + 1)
-            assert line.is_closing()
-
-    run(scenario())
-
-
-def test_a_client_that_was_not_yet_told_to_continue_is_not_late(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            head, _, body = create("Second", "Expect: 100-continue").partition(b"\r\n\r\n")
-            with locked(tmp_path):
-                connection.data_received(create("First") + head + b"\r\n\r\n")
-                connection.sweep(connection.reader.began + WHOLE + 5)
-                assert line.sent == b""
-            await settled(connection)
-            assert statuses(line) == [200, 100]
-            connection.data_received(body)
-            await settled(connection)
-            assert statuses(line) == [200, 100, 200]
-
-    run(scenario())
+        connection.sweep(now + IDLE - 1)
+        assert not line.is_closing()
+        connection.sweep(now + IDLE + 1)
+        assert line.is_closing()
 
 
-def test_a_bug_in_the_sweep_of_a_connection_ends_it_and_leaves_the_others_their_timeouts(
+async def test_a_client_that_was_not_yet_told_to_continue_is_not_late(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        head, _, body = create("Second", "Expect: 100-continue").partition(b"\r\n\r\n")
+        with locked(tmp_path):
+            connection.data_received(create("First") + head + b"\r\n\r\n")
+            connection.sweep(connection.reader.began + WHOLE + 5)
+            assert line.sent == b""
+        await settled(connection)
+        assert statuses(line) == [200, 100]
+        connection.data_received(body)
+        await settled(connection)
+        assert statuses(line) == [200, 100, 200]
+
+
+async def test_a_bug_in_the_sweep_of_a_connection_ends_it_and_leaves_the_others_their_timeouts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[object] = []
     monkeypatch.setattr(limits, "emit", lambda event, **_: logged.append(event))
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            made = [service.connect() for _ in range(9)]
-            monkeypatch.setattr(made[4][0], "sweep", lambda _now: 1 / 0)
-            now = made[0][0].reader.began
-            for seconds in (0, 0.5, WHOLE + 1, WHOLE + 1.5):
-                await service.service.runtime.limits.connections.sweep(now + seconds)
-                await tick()
-                assert [line.aborted for _, line in made] == [seconds > 0 and at == 4 for at in range(9)]
-            assert all(line.is_closing() for _, line in made)
-            assert logged == [Event.BUG]
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        made = [service.connect() for _ in range(9)]
+        monkeypatch.setattr(made[4][0], "sweep", lambda _now: 1 / 0)
+        now = made[0][0].reader.began
+        for seconds in (0, 0.5, WHOLE + 1, WHOLE + 1.5):
+            await service.service.runtime.limits.connections.sweep(now + seconds)
+            await tick()
+            assert [line.aborted for _, line in made] == [seconds > 0 and at == 4 for at in range(9)]
+        assert all(line.is_closing() for _, line in made)
+        assert logged == [Event.BUG]
 
 
 # A client that does not read.
 
 
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
-def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(tmp_path: Path, count: int) -> None:
+async def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_is_not(
+    tmp_path: Path, count: int
+) -> None:
     some_stores(tmp_path, count)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = await stuck(service)
-            assert not line.reading
-            assert len(line.sent) < 20 * HIGH_WATER
-            connection.data_received(b"GET /te")  # came in the same read
-            now = asyncio.get_running_loop().time()
-            for _ in range(10):
-                connection.sweep(now)
-                line.client_reads(1000)
-                connection.sweep(now + STALL - 1)
-                now += STALL + 1
-            assert not line.aborted
-            assert connection.reader.phase is Phase.HEAD  # not refused for what the service does not read
+    async with inside(tmp_path) as service:
+        connection, line = await stuck(service)
+        assert not line.reading
+        assert len(line.sent) < 20 * HIGH_WATER
+        connection.data_received(b"GET /te")  # came in the same read
+        now = asyncio.get_running_loop().time()
+        for _ in range(10):
             connection.sweep(now)
-            connection.sweep(now + STALL + 1)
-            assert line.aborted
-            await tick()
-            assert not service.server_state.connections
-            assert not service.server_state.tasks
-
-    run(scenario())
+            line.client_reads(1000)
+            connection.sweep(now + STALL - 1)
+            now += STALL + 1
+        assert not line.aborted
+        assert connection.reader.phase is Phase.HEAD  # not refused for what the service does not read
+        connection.sweep(now)
+        connection.sweep(now + STALL + 1)
+        assert line.aborted
+        await tick()
+        assert not service.server_state.connections
+        assert not service.server_state.tasks
 
 
 @contextmanager
@@ -250,66 +224,55 @@ def test_a_refused_client_gets_what_is_in_the_kernel_before_its_connection_ends(
 
 
 @pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
-def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_request_waits(
+async def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_request_waits(
     tmp_path: Path, asked: bytes
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            line.stuck, line.high = True, 0
-            connection.data_received(asked)
-            await until(lambda: line.unread)
-            await settled(connection)
-            assert not line.reading
-            line.client_reads(line.unread)
-            assert line.reading
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        line.stuck, line.high = True, 0
+        connection.data_received(asked)
+        await until(lambda: line.unread)
+        await settled(connection)
+        assert not line.reading
+        line.client_reads(line.unread)
+        assert line.reading
 
 
 @pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
-def test_a_client_that_begins_to_read_gets_everything_in_order(tmp_path: Path, count: int) -> None:
+async def test_a_client_that_begins_to_read_gets_everything_in_order(tmp_path: Path, count: int) -> None:
     some_stores(tmp_path, count)
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        line.stuck = True
+        parts = [request("GET", "/api/stores") + request("GET", f"/api/stores/{id}") for id in range(1, 101)]
+        connection.data_received(b"".join(parts))
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            line.stuck = True
-            parts = [request("GET", "/api/stores") + request("GET", f"/api/stores/{id}") for id in range(1, 101)]
-            connection.data_received(b"".join(parts))
+        def all_was_read() -> bool:
+            line.client_reads(HIGH_WATER)
+            return not (connection.exchange or connection.waiting or line.unread)
 
-            def all_was_read() -> bool:
-                line.client_reads(HIGH_WATER)
-                return not (connection.exchange or connection.waiting or line.unread)
-
-            await until(all_was_read)
-            assert statuses(line) == [200] * 200
-            ids = [int(id) for id in re.findall(rb'\r\n\r\n\{"id":(\d+)', line.sent)]
-            assert ids == list(range(1, 101))
-            assert line.reading
-
-    run(scenario())
+        await until(all_was_read)
+        assert statuses(line) == [200] * 200
+        ids = [int(id) for id in re.findall(rb'\r\n\r\n\{"id":(\d+)', line.sent)]
+        assert ids == list(range(1, 101))
+        assert line.reading
 
 
-def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
     some_stores(tmp_path, 2500)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            gone = [await stuck(service) for _ in range(5)]
-            for data in (create("A"), create("A") * 3, request("GET", SLOW), b"GET /te", b"garbage\r\n\r\n"):
-                connection, line = service.connect()
-                connection.data_received(data)
-                gone.append((connection, line))
-            for _, line in gone:
-                line.abort()
-            await until(lambda: not service.server_state.connections and not service.server_state.tasks)
-            assert all(connection.reader.phase is Phase.DISCARDING for connection, _ in gone)
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        gone = [await stuck(service) for _ in range(5)]
+        for data in (create("A"), create("A") * 3, request("GET", SLOW), b"GET /te", b"garbage\r\n\r\n"):
+            connection, line = service.connect()
+            connection.data_received(data)
+            gone.append((connection, line))
+        for _, line in gone:
+            line.abort()
+        await until(lambda: not service.server_state.connections and not service.server_state.tasks)
+        assert all(connection.reader.phase is Phase.DISCARDING for connection, _ in gone)
 
 
-def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
+async def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some_stores(tmp_path, 2500)
@@ -318,101 +281,87 @@ def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
         yield b',{"id":2}'
         raise RuntimeError("the list breaks off")
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            collection = service.collection
-            with monkeypatch.context() as patch:
-                patch.setattr(collection, "list", lambda _name: Listing(1, "epoch", b'{"id":1}', broken()))
-                connection, line = service.connect()
-                connection.data_received(request("GET", "/api/stores"))
-                await until(line.is_closing)
-                assert line.aborted
-                assert not line.sent.endswith(b"0\r\n\r\n")
+    async with inside(tmp_path) as service:
+        collection = service.collection
+        with monkeypatch.context() as patch:
+            patch.setattr(collection, "list", lambda _name: Listing(1, "epoch", b'{"id":1}', broken()))
             connection, line = service.connect()
             connection.data_received(request("GET", "/api/stores"))
-            await settled(connection)
-            assert line.sent.endswith(b"]\r\n0\r\n\r\n")
-            assert line.sent.count(b'"id"') == 2500
-
-    run(scenario())
+            await until(line.is_closing)
+            assert line.aborted
+            assert not line.sent.endswith(b"0\r\n\r\n")
+        connection, line = service.connect()
+        connection.data_received(request("GET", "/api/stores"))
+        await settled(connection)
+        assert line.sent.endswith(b"]\r\n0\r\n\r\n")
+        assert line.sent.count(b'"id"') == 2500
 
 
 # A service that stops.
 
 
-def test_a_stopping_service_lets_a_connection_end_what_it_began(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            lines = {}
-            for sent in (b"", b"GET /te", create("Cut")[:-1], create("Whole"), request("GET", SLOW)):
-                connection, lines[sent] = service.connect()
-                connection.data_received(sent)
-                connection.shutdown()
-            connection, late = service.connect()
+async def test_a_stopping_service_lets_a_connection_end_what_it_began(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        lines = {}
+        for sent in (b"", b"GET /te", create("Cut")[:-1], create("Whole"), request("GET", SLOW)):
+            connection, lines[sent] = service.connect()
+            connection.data_received(sent)
             connection.shutdown()
-            connection.data_received(request("GET", "/test"))  # was on its way
-            await settled(connection)
-            assert last_response(late).headers["connection"] == "close"
-            await until(lines[b""].is_closing)
-            assert lines[b""].sent == b""
-            for sent, rest in ((b"GET /te", b"st HTTP/1.1\r\nHost: a\r\n\r\n"), (create("Cut")[:-1], b"}")):
-                line = lines[sent]
-                assert not line.is_closing()
-                line.protocol.data_received(rest)
-                await settled(line.protocol)
-            for line in list(lines.values())[1:]:
-                await until(line.is_closing)
-                response = last_response(line)
-                assert (response.status, response.headers["connection"]) == (200, "close")
+        connection, late = service.connect()
+        connection.shutdown()
+        connection.data_received(request("GET", "/test"))  # was on its way
+        await settled(connection)
+        assert last_response(late).headers["connection"] == "close"
+        await until(lines[b""].is_closing)
+        assert lines[b""].sent == b""
+        for sent, rest in ((b"GET /te", b"st HTTP/1.1\r\nHost: a\r\n\r\n"), (create("Cut")[:-1], b"}")):
+            line = lines[sent]
+            assert not line.is_closing()
+            line.protocol.data_received(rest)
+            await settled(line.protocol)
+        for line in list(lines.values())[1:]:
+            await until(line.is_closing)
+            response = last_response(line)
+            assert (response.status, response.headers["connection"]) == (200, "close")
 
-    run(scenario())
 
-
-def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path: Path) -> None:
+async def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path: Path) -> None:
     """As in a container without processor time: a proxy has sent a request on a connection that was idle."""
+    async with inside(tmp_path) as service:
+        loop = asyncio.get_running_loop()
+        connection = service.protocol()
+        server = await loop.create_server(lambda: connection, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(request("GET", "/test"))
+        await reader.readuntil(b"\r\n\r\nOK")
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            loop = asyncio.get_running_loop()
-            connection = service.protocol()
-            server = await loop.create_server(lambda: connection, "127.0.0.1", 0)
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        def stand_still() -> None:
+            loop.remove_reader(waking)
             writer.write(request("GET", "/test"))
-            await reader.readuntil(b"\r\n\r\nOK")
+            time.sleep(2 * deadlines.DRAIN_TIMEOUT)
 
-            def stand_still() -> None:
-                loop.remove_reader(waking)
-                writer.write(request("GET", "/test"))
-                time.sleep(2 * deadlines.DRAIN_TIMEOUT)
-
-            waking, waker = socket.socketpair()
-            with waking, waker, closing(writer), closing(server):
-                loop.add_reader(waking, stand_still)
-                connection.shutdown()
-                waker.send(b".")
-                assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
-
-    uvloop.run(asyncio.wait_for(scenario(), 60))
-
-
-def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(tmp_path: Path) -> None:
-    """It came in the same read: its client may send it again elsewhere."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
+        waking, waker = socket.socketpair()
+        with waking, waker, closing(writer), closing(server):
+            loop.add_reader(waking, stand_still)
             connection.shutdown()
-            connection.data_received(request("GET", "/test") + create("Never"))
-            await settled(connection)
-            assert last_response(line).headers["connection"] == "close"
-            assert statuses(line) == [200]
-            other, _ = service.connect()
-            other.data_received(create("First"))
-            await settled(other)
-            collection = service.collection
-            assert collection.state()[0] == 1
+            waker.send(b".")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
 
-    run(scenario())
+
+async def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(tmp_path: Path) -> None:
+    """It came in the same read: its client may send it again elsewhere."""
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.shutdown()
+        connection.data_received(request("GET", "/test") + create("Never"))
+        await settled(connection)
+        assert last_response(line).headers["connection"] == "close"
+        assert statuses(line) == [200]
+        other, _ = service.connect()
+        other.data_received(create("First"))
+        await settled(other)
+        collection = service.collection
+        assert collection.state()[0] == 1
 
 
 # The real thing.

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import uvicorn
-import uvloop
 from uvicorn.server import ServerState
 
 from storekeeper.api.plan import Plan
@@ -31,7 +30,6 @@ from tests.harness.in_process import (
     Line,
     inside,
     last_response,
-    run,
     settled,
     some_stores,
     statuses,
@@ -159,41 +157,34 @@ ENDS: dict[str, tuple[list[bytes], list[tuple[str | None, str, int]]]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_observer_is_called_once_for_each_response(end: str) -> None:
+async def test_the_observer_is_called_once_for_each_response(end: str) -> None:
     """Of a refused request it learns what was read of it."""
     data, expected = ENDS[end]
-
-    async def scenario() -> None:
-        connected = Connected()
-        await connected.ask(*data)
-        assert connected.told == expected
-        assert sum(connected.sizes) == len(connected.line.sent)
-        assert connected.connection.responses_sent == len(expected)
-        connected.line.abort()
-        await until(lambda: not connected.connection.connections)
-        assert connected.told == expected
-
-    run(scenario())
+    connected = Connected()
+    await connected.ask(*data)
+    assert connected.told == expected
+    assert sum(connected.sizes) == len(connected.line.sent)
+    assert connected.connection.responses_sent == len(expected)
+    connected.line.abort()
+    await until(lambda: not connected.connection.connections)
+    assert connected.told == expected
 
 
 @pytest.mark.parametrize(("target", "status"), [("/later", 0), ("/endless", 200)])
-def test_the_observer_is_called_once_if_the_client_leaves(target: str, status: int) -> None:
-    async def scenario() -> None:
-        connected = Connected()
-        connected.connection.data_received(request("GET", target) * 2)
-        connected.connection.loop.call_soon(connected.line.abort)
-        if status:
-            await until(partial(has_begun, connected))
-        connected.line.abort()
-        await until(lambda: not connected.connection.connections and not connected.connection.tasks)
-        assert connected.told == [(None, "GET", status)]
-        assert connected.odd.stopped == bool(status)
-
-    run(scenario())
+async def test_the_observer_is_called_once_if_the_client_leaves(target: str, status: int) -> None:
+    connected = Connected()
+    connected.connection.data_received(request("GET", target) * 2)
+    connected.connection.loop.call_soon(connected.line.abort)
+    if status:
+        await until(partial(has_begun, connected))
+    connected.line.abort()
+    await until(lambda: not connected.connection.connections and not connected.connection.tasks)
+    assert connected.told == [(None, "GET", status)]
+    assert connected.odd.stopped == bool(status)
 
 
 @pytest.mark.parametrize("kind", [Connection, Careful])
-def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_request(
+async def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_request(
     tmp_path: Path, kind: type[Connection]
 ) -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -212,73 +203,59 @@ def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_reques
         f"traceparent: {trace}": "",
     }
     told: list[tuple[Any, ...]] = []
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect(kind, observe=lambda served: told.append(served[6:]))
-            for fields, id in cases.items():
-                for _ in range(2):
-                    connection.data_received(request("GET", "/test", None, fields))
-                    await settled(connection)
-                    assert last_response(line).headers.get("x-request-id", "") == id, fields
-                    assert told.pop() == (("127.0.0.1", 40_000), id.encode())
-            bad = request("POST", "/api/stores", b"{", "x-request-id: bad")
-            for data in (bad, bad.replace(b"Content-Length: 1", b"Content-Length: 9999999")):
-                connection.data_received(data)
+    async with inside(tmp_path) as service:
+        connection, line = service.connect(kind, observe=lambda served: told.append(served[6:]))
+        for fields, id in cases.items():
+            for _ in range(2):
+                connection.data_received(request("GET", "/test", None, fields))
                 await settled(connection)
-                assert last_response(line).headers["x-request-id"] == "bad"
-                assert told.pop()[1] == b"bad"
+                assert last_response(line).headers.get("x-request-id", "") == id, fields
+                assert told.pop() == (("127.0.0.1", 40_000), id.encode())
+        bad = request("POST", "/api/stores", b"{", "x-request-id: bad")
+        for data in (bad, bad.replace(b"Content-Length: 1", b"Content-Length: 9999999")):
+            connection.data_received(data)
+            await settled(connection)
+            assert last_response(line).headers["x-request-id"] == "bad"
+            assert told.pop()[1] == b"bad"
 
-    run(scenario())
 
-
-def test_the_observer_learns_the_number_of_the_token(tmp_path: Path) -> None:
+async def test_the_observer_learns_the_number_of_the_token(tmp_path: Path) -> None:
     text = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "read")
     told: list[tuple[Any, ...]] = []
-
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
-            connection, _ = service.connect(observe=lambda of: told.append((of.route, of.status, of.token_number)))
-            for fields in ((), (f"Authorization: Bearer {text}",)):
-                connection.data_received(request("GET", "/api/stores", None, *fields))
-                await settled(connection)
-
-    run(scenario())
+    async with inside(tmp_path, auth="all") as service:
+        connection, _ = service.connect(observe=lambda of: told.append((of.route, of.status, of.token_number)))
+        for fields in ((), (f"Authorization: Bearer {text}",)):
+            connection.data_received(request("GET", "/api/stores", None, *fields))
+            await settled(connection)
     assert told == [("stores", 401, 0), ("stores", 200, 1)]
 
 
 # Streams.
 
 
-def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
-    async def scenario() -> None:
-        connected = Connected()
-        await connected.ask(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/a"))
-        parts, head, after = responses_in(connected.line.sent, "GET", "HEAD", "GET")
-        assert (parts.body, head.body, after.body) == (b"one, two", b"", b"OK")
-        assert parts.headers == head.headers
-        connected = Connected()
-        connected.connection.data_received(b"GET /parts HTTP/1.0\r\n\r\n")
-        await until(connected.line.is_closing)
-        assert connected.line.sent.endswith(b"connection: close\r\n\r\none, two")
-
-    run(scenario())
+async def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
+    connected = Connected()
+    await connected.ask(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/a"))
+    parts, head, after = responses_in(connected.line.sent, "GET", "HEAD", "GET")
+    assert (parts.body, head.body, after.body) == (b"one, two", b"", b"OK")
+    assert parts.headers == head.headers
+    connected = Connected()
+    connected.connection.data_received(b"GET /parts HTTP/1.0\r\n\r\n")
+    await until(connected.line.is_closing)
+    assert connected.line.sent.endswith(b"connection: close\r\n\r\none, two")
 
 
 @pytest.mark.parametrize("path", ["/bug", "/bug%20at%20once", "/unavailable", "/no%20encoding"])
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_response_that_cannot_be_completed_breaks_the_connection(path: str, version: str) -> None:
-    async def scenario() -> None:
-        connected = Connected()
-        connected.odd.respond = partial(_unquoted, connected.odd.respond)  # type: ignore[method-assign]
-        data = request("GET", path) + request("GET", "/parts")
-        connected.connection.data_received(data.replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
-        await until(connected.line.is_closing)
-        assert connected.line.aborted
-        assert connected.line.sent.count(b"HTTP/1.1") <= 1
-        assert not connected.line.sent.endswith(b"0\r\n\r\n")
-
-    run(scenario())
+async def test_a_response_that_cannot_be_completed_breaks_the_connection(path: str, version: str) -> None:
+    connected = Connected()
+    connected.odd.respond = partial(_unquoted, connected.odd.respond)  # type: ignore[method-assign]
+    data = request("GET", path) + request("GET", "/parts")
+    connected.connection.data_received(data.replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
+    await until(connected.line.is_closing)
+    assert connected.line.aborted
+    assert connected.line.sent.count(b"HTTP/1.1") <= 1
+    assert not connected.line.sent.endswith(b"0\r\n\r\n")
 
 
 def _unquoted(respond: Callable[[Request], Response | Deferred], request: Request) -> Response | Deferred:
@@ -290,313 +267,266 @@ def has_begun(connected: Connected) -> bool:
     return b"begun" in connected.line.sent
 
 
-def test_an_endless_stream_ends_when_the_service_drains() -> None:
+async def test_an_endless_stream_ends_when_the_service_drains() -> None:
     """And the connection closes behind it."""
-
-    async def scenario() -> None:
-        connected = Connected()
-        connected.connection.data_received(request("GET", "/endless"))
-        await until(partial(has_begun, connected))
-        await asyncio.sleep(0.01)
-        assert b"ended" not in connected.line.sent
-        connected.connection.shutdown()
-        await until(connected.line.is_closing)
-        [response] = responses_in(connected.line.sent, "GET")
-        assert response.body == b"begunended"
-        assert not connected.line.aborted
-        assert connected.odd.stopped == 1
-        assert connected.told == [("/endless", "GET", 200)]
-
-    run(scenario())
+    connected = Connected()
+    connected.connection.data_received(request("GET", "/endless"))
+    await until(partial(has_begun, connected))
+    await asyncio.sleep(0.01)
+    assert b"ended" not in connected.line.sent
+    connected.connection.shutdown()
+    await until(connected.line.is_closing)
+    [response] = responses_in(connected.line.sent, "GET")
+    assert response.body == b"begunended"
+    assert not connected.line.aborted
+    assert connected.odd.stopped == 1
+    assert connected.told == [("/endless", "GET", 200)]
 
 
-def test_an_endless_stream_whose_client_reads_nothing_is_cut_when_the_service_drains() -> None:
-    async def scenario() -> None:
-        connected = Connected()
-        connected.connection.data_received(request("GET", "/endless"))
-        await until(partial(has_begun, connected))
-        connected.connection.pause_writing()
-        connected.connection.shutdown()
-        assert connected.line.aborted
-        await until(lambda: not connected.connection.tasks)
-        assert connected.told == [("/endless", "GET", 200)]
-
-    run(scenario())
+async def test_an_endless_stream_whose_client_reads_nothing_is_cut_when_the_service_drains() -> None:
+    connected = Connected()
+    connected.connection.data_received(request("GET", "/endless"))
+    await until(partial(has_begun, connected))
+    connected.connection.pause_writing()
+    connected.connection.shutdown()
+    assert connected.line.aborted
+    await until(lambda: not connected.connection.tasks)
+    assert connected.told == [("/endless", "GET", 200)]
 
 
-def test_no_endless_stream_begins_while_the_service_drains() -> None:
-    async def scenario() -> None:
-        connected = Connected()
-        connected.connection.shutdown()
-        connected.connection.data_received(request("GET", "/endless"))
-        await until(connected.line.is_closing)
-        [response] = responses_in(connected.line.sent, "GET")
-        assert_error(response, 503, "The service is shutting down", outcome="none")
-        assert connected.odd.stopped == 0
-
-    run(scenario())
+async def test_no_endless_stream_begins_while_the_service_drains() -> None:
+    connected = Connected()
+    connected.connection.shutdown()
+    connected.connection.data_received(request("GET", "/endless"))
+    await until(connected.line.is_closing)
+    [response] = responses_in(connected.line.sent, "GET")
+    assert_error(response, 503, "The service is shutting down", outcome="none")
+    assert connected.odd.stopped == 0
 
 
-def test_a_stream_may_ask_the_gate_again_while_it_lasts(tmp_path: Path) -> None:
+async def test_a_stream_may_ask_the_gate_again_while_it_lasts(tmp_path: Path) -> None:
     """As one that waits for changes has to: its token may be revoked."""
     url = f"sqlite:///{tmp_path}/stores.db"
     text = add_token(url, "one", "read")
+    async with inside(tmp_path, auth="all") as service:
 
-    async def scenario() -> None:
-        async with inside(tmp_path, auth="all") as service:
+        def streams(request: Request) -> Response:
+            async def until_refused() -> AsyncGenerator[bytes, None]:
+                assert request.plan is not None
+                while isinstance(request.plan.admit(), int):
+                    yield b"."
+                    await asyncio.sleep(0.05)
+                yield b"refused"
 
-            def streams(request: Request) -> Response:
-                async def until_refused() -> AsyncGenerator[bytes, None]:
-                    assert request.plan is not None
-                    while isinstance(request.plan.admit(), int):
-                        yield b"."
-                        await asyncio.sleep(0.05)
-                    yield b"refused"
+            return Response(b"", TEXT, stream=until_refused())
 
-                return Response(b"", TEXT, stream=until_refused())
-
-            service.service.runtime.application._planners["stores"] = lambda *_: Plan(streams)  # type: ignore[attr-defined]
-            connection, line = service.connect()
-            connection.data_received(request("GET", "/api/stores", None, f"Authorization: Bearer {text}"))
-            await until(lambda: b"." in line.sent)
-            assert await asyncio.to_thread(revoke_token, url, "one", 1)
-            await settled(connection)
-            assert responses_in(line.sent, "GET")[0].body.endswith(b".refused")
-
-    run(scenario())
+        service.service.runtime.application._planners["stores"] = lambda *_: Plan(streams)  # type: ignore[attr-defined]
+        connection, line = service.connect()
+        connection.data_received(request("GET", "/api/stores", None, f"Authorization: Bearer {text}"))
+        await until(lambda: b"." in line.sent)
+        assert await asyncio.to_thread(revoke_token, url, "one", 1)
+        await settled(connection)
+        assert responses_in(line.sent, "GET")[0].body.endswith(b".refused")
 
 
-def test_a_route_may_have_a_limit_and_a_timeout_of_its_own_for_a_body() -> None:
-    async def scenario() -> None:
-        connected = Connected()
-        large = b"x" * (MAX_BODY_BYTES + 1)
-        await connected.ask(request("PUT", "/large", large))
-        assert statuses(connected.line) == [200]
-        head = request("PUT", "/large", large)[:-1]
-        connected.connection.data_received(head)
-        await until(lambda: not connected.connection._unread)
-        connected.connection.sweep(connected.connection.loop.time() + 50)
-        assert statuses(connected.line) == [200]
-        connected.connection.sweep(connected.connection.loop.time() + 70)
-        assert statuses(connected.line) == [200, 408]
-        assert b"not whole within 60 seconds" in connected.line.sent
-
-    run(scenario())
+async def test_a_route_may_have_a_limit_and_a_timeout_of_its_own_for_a_body() -> None:
+    connected = Connected()
+    large = b"x" * (MAX_BODY_BYTES + 1)
+    await connected.ask(request("PUT", "/large", large))
+    assert statuses(connected.line) == [200]
+    head = request("PUT", "/large", large)[:-1]
+    connected.connection.data_received(head)
+    await until(lambda: not connected.connection._unread)
+    connected.connection.sweep(connected.connection.loop.time() + 50)
+    assert statuses(connected.line) == [200]
+    connected.connection.sweep(connected.connection.loop.time() + 70)
+    assert statuses(connected.line) == [200, 408]
+    assert b"not whole within 60 seconds" in connected.line.sent
 
 
 # Bugs.
 
 
-def test_a_bug_in_a_route_is_a_500_and_the_connection_goes_on(
+async def test_a_bug_in_a_route_is_a_500_and_the_connection_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            collection = service.collection
+    async with inside(tmp_path) as service:
+        collection = service.collection
 
-            def raises(*_: object) -> None:
-                raise RuntimeError("a bug")
+        def raises(*_: object) -> None:
+            raise RuntimeError("a bug")
 
-            def fails(*_: object) -> asyncio.Future[None]:
-                future = asyncio.get_running_loop().create_future()
-                asyncio.get_running_loop().call_soon(future.set_exception, RuntimeError("a bug"))
-                return future
+        def fails(*_: object) -> asyncio.Future[None]:
+            future = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(future.set_exception, RuntimeError("a bug"))
+            return future
 
-            monkeypatch.setattr(collection, "get", raises)
-            monkeypatch.setattr(collection, "write", fails)
-            connection, line = service.connect()
-            connection.data_received(request("GET", "/api/stores/1") + create("A") + request("GET", "/test"))
-            await settled(connection)
-            now, later, test = responses_in(line.sent, "GET", "POST", "GET")
-            assert_error(now, 500, BUG)
-            assert_error(later, 500, BUG)
-            assert test.body == b"OK"
-
-    run(scenario())
+        monkeypatch.setattr(collection, "get", raises)
+        monkeypatch.setattr(collection, "write", fails)
+        connection, line = service.connect()
+        connection.data_received(request("GET", "/api/stores/1") + create("A") + request("GET", "/test"))
+        await settled(connection)
+        now, later, test = responses_in(line.sent, "GET", "POST", "GET")
+        assert_error(now, 500, BUG)
+        assert_error(later, 500, BUG)
+        assert test.body == b"OK"
 
 
-def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
+async def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
+    async with inside(tmp_path) as service:
 
-            def raises(*_: object) -> None:
-                raise RuntimeError("a bug")
+        def raises(*_: object) -> None:
+            raise RuntimeError("a bug")
 
-            monkeypatch.setattr(heads, "check", raises)
-            monkeypatch.setattr(PlainReader, "read", raises)
-            connection, line = service.connect()
-            connection.data_received(request("GET", "/test"))
-            [response] = responses_in(line.sent, "GET")
-            assert_error(response, 500, BUG)
-            assert line.ended
-
-    run(scenario())
+        monkeypatch.setattr(heads, "check", raises)
+        monkeypatch.setattr(PlainReader, "read", raises)
+        connection, line = service.connect()
+        connection.data_received(request("GET", "/test"))
+        [response] = responses_in(line.sent, "GET")
+        assert_error(response, 500, BUG)
+        assert line.ended
 
 
-def test_what_waits_for_a_client_that_is_gone_is_not_sent(tmp_path: Path) -> None:
+async def test_what_waits_for_a_client_that_is_gone_is_not_sent(tmp_path: Path) -> None:
     """Responses and refusals that become due between its leaving and the news of it."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(create("Last") + request("GET", SLOW) + b"garbage\r\n\r\n")
-            line._closing = True  # as uvloop's transport says it, a turn or more before `connection_lost`
-            await settled(connection)
-            assert line.sent == b""
-            assert not line.ended
-            line.abort()
-            await until(lambda: not service.server_state.connections)
-            connection, line = service.connect()
-            connection.data_received(request("GET", "/api/stores?name=Last") + request("POST", "/api/stores", b"{}"))
-            await settled(connection)
-            found, refused = responses_in(line.sent, "GET", "POST")
-            assert len(found.json) == 1
-            assert_invalid(refused, '"name" is required', ["name"])
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.data_received(create("Last") + request("GET", SLOW) + b"garbage\r\n\r\n")
+        line._closing = True  # as uvloop's transport says it, a turn or more before `connection_lost`
+        await settled(connection)
+        assert line.sent == b""
+        assert not line.ended
+        line.abort()
+        await until(lambda: not service.server_state.connections)
+        connection, line = service.connect()
+        connection.data_received(request("GET", "/api/stores?name=Last") + request("POST", "/api/stores", b"{}"))
+        await settled(connection)
+        found, refused = responses_in(line.sent, "GET", "POST")
+        assert len(found.json) == 1
+        assert_invalid(refused, '"name" is required', ["name"])
 
 
 # What waits is counted, and goes out in its order.
 
 
-def test_a_refusal_does_not_cut_off_the_response_before_it(tmp_path: Path) -> None:
+async def test_a_refusal_does_not_cut_off_the_response_before_it(tmp_path: Path) -> None:
     """It is sent, and its time begins, once the client has read what was before."""
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        body = b'{"name":"Long","address":"%b"}' % (b"x" * 200_000)
+        connection.data_received(request("POST", "/api/stores", body))
+        await settled(connection)
+        line.stuck = True
+        connection.data_received(request("GET", "/api/stores/1"))
+        await until(lambda: connection.flow.write_paused)
+        connection.data_received(b"garbage\r\n\r\n")
+        await asyncio.sleep(0.01)
+        assert not line.ended
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            body = b'{"name":"Long","address":"%b"}' % (b"x" * 200_000)
-            connection.data_received(request("POST", "/api/stores", body))
-            await settled(connection)
-            line.stuck = True
-            connection.data_received(request("GET", "/api/stores/1"))
-            await until(lambda: connection.flow.write_paused)
-            connection.data_received(b"garbage\r\n\r\n")
-            await asyncio.sleep(0.01)
-            assert not line.ended
+        def all_was_read() -> bool:
+            line.client_reads(line.unread)
+            return line.ended
 
-            def all_was_read() -> bool:
-                line.client_reads(line.unread)
-                return line.ended
-
-            await until(all_was_read)
-            *_, long, refused = responses_in(line.sent, "POST", "GET", "GET")
-            assert len(long.json["address"]) == 200_000
-            assert_error(refused, 400)
-            assert line.ended
-
-    run(scenario())
+        await until(all_was_read)
+        *_, long, refused = responses_in(line.sent, "POST", "GET", "GET")
+        assert len(long.json["address"]) == 200_000
+        assert_error(refused, 400)
+        assert line.ended
 
 
-def test_a_client_that_sends_much_lets_the_others_go_on_in_between(tmp_path: Path) -> None:
+async def test_a_client_that_sends_much_lets_the_others_go_on_in_between(tmp_path: Path) -> None:
     """A read may hold thousands of requests, and a transport brings several of them in one loop iteration."""
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.data_received(b"\r\n" * 5000 + request("GET", "/test") * 5000)
+        assert not line.reading
+        assert line.sent.count(b"HTTP/1.1 200") + len(connection.waiting) < 1000
+        await settled(connection)
+        assert line.reading
+        assert line.sent.count(b"HTTP/1.1 200") == 5000
+        assert service.service.runtime.limits.receive_budget.size == 0
 
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(b"\r\n" * 5000 + request("GET", "/test") * 5000)
-            assert not line.reading
-            assert line.sent.count(b"HTTP/1.1 200") + len(connection.waiting) < 1000
-            await settled(connection)
-            assert line.reading
-            assert line.sent.count(b"HTTP/1.1 200") == 5000
-            assert service.service.runtime.limits.receive_budget.size == 0
-
-            connection.data_received(request("GET", "/test") * 5000)
-            connection.connection_lost(None)
-            assert service.service.runtime.limits.receive_budget.size == 0
-
-    run(scenario())
+        connection.data_received(request("GET", "/test") * 5000)
+        connection.connection_lost(None)
+        assert service.service.runtime.limits.receive_budget.size == 0
 
 
 @pytest.mark.parametrize("first", [b"", create("First")], ids=["reads", "reads behind a write"])
-def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between(
+async def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between(
     tmp_path: Path, first: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.connection.MAX_PIPELINE_TIME", 0.0)
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(first + request("HEAD", "/test") * 5 + request("GET", "/test"))
-            seen = set()
-            for _ in count():
-                seen.add(line.sent.count(b"HTTP/1.1 200"))
-                if not (connection.waiting or connection.exchange):
-                    break
-                await asyncio.sleep(0)
-            assert len(seen) > 5
-            assert line.sent.count(b"HTTP/1.1 200") == 6 + bool(first)
-            assert line.sent.endswith(b"OK")
-
-    run(scenario())
+    monkeypatch.setattr("storekeeper.http.connection.MAX_PIPELINE_TIME", 0.0)
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.data_received(first + request("HEAD", "/test") * 5 + request("GET", "/test"))
+        seen = set()
+        for _ in count():
+            seen.add(line.sent.count(b"HTTP/1.1 200"))
+            if not (connection.waiting or connection.exchange):
+                break
+            await asyncio.sleep(0)
+        assert len(seen) > 5
+        assert line.sent.count(b"HTTP/1.1 200") == 6 + bool(first)
+        assert line.sent.endswith(b"OK")
 
 
-def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(tmp_path: Path) -> None:
+async def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(tmp_path: Path) -> None:
     """With its head it costs more than a body may, and nobody else would have the rest of it read."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            whole = chunked(b'{"name":"Large"' + b" " * (MAX_BODY_BYTES - 120), b" " * 100, b"}")
-            connection.data_received(whole[:-20])
-            await settled(connection)
-            assert line.reading
-            connection.data_received(whole[-20:])
-            await settled(connection)
-            assert statuses(line) == [200]
-            assert service.service.runtime.limits.receive_budget.size == 0
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        whole = chunked(b'{"name":"Large"' + b" " * (MAX_BODY_BYTES - 120), b" " * 100, b"}")
+        connection.data_received(whole[:-20])
+        await settled(connection)
+        assert line.reading
+        connection.data_received(whole[-20:])
+        await settled(connection)
+        assert statuses(line) == [200]
+        assert service.service.runtime.limits.receive_budget.size == 0
 
 
-def test_requests_that_wait_are_bounded_over_all_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_that_wait_are_bounded_over_all_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One read may hold thousands of them. The excess is refused behind what waits; then others have the room."""
-
-    async def scenario() -> None:
-        monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**18)
-        async with inside(tmp_path) as service:
-            budget = service.service.runtime.limits.receive_budget
-            many = request("GET", "/test") * 350
-            lines = []
-            for _ in range(5):
-                connection, line = service.connect()
-                connection.data_received(create("First"))
-                connection.data_received(many)
-                lines.append((connection, line))
-                assert budget.size < 2**18 + 5 * 4096
-            for connection, _ in lines:
-                await settled(connection)
-            assert [line.ended for _, line in lines] == [False, True, True, True, True]
-            assert budget.size == 0
-            for _, line in lines:
-                found = responses_in(line.sent, "POST", *["GET"] * line.sent.count(b"HTTP/1.1 ", 1))
-                assert found[0].status == 200
-                assert {response.body for response in found[1:-1]} <= {b"OK"}
-                if line.ended:
-                    assert_error(found[-1], 503, "Too many requests are waiting", outcome="none")
-                else:
-                    assert len(found) == 351
-
-    run(scenario())
+    monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**18)
+    async with inside(tmp_path) as service:
+        budget = service.service.runtime.limits.receive_budget
+        many = request("GET", "/test") * 350
+        lines = []
+        for _ in range(5):
+            connection, line = service.connect()
+            connection.data_received(create("First"))
+            connection.data_received(many)
+            lines.append((connection, line))
+            assert budget.size < 2**18 + 5 * 4096
+        for connection, _ in lines:
+            await settled(connection)
+        assert [line.ended for _, line in lines] == [False, True, True, True, True]
+        assert budget.size == 0
+        for _, line in lines:
+            found = responses_in(line.sent, "POST", *["GET"] * line.sent.count(b"HTTP/1.1 ", 1))
+            assert found[0].status == 200
+            assert {response.body for response in found[1:-1]} <= {b"OK"}
+            if line.ended:
+                assert_error(found[-1], 503, "Too many requests are waiting", outcome="none")
+            else:
+                assert len(found) == 351
 
 
 # What is not whole yet, and what is not needed any more.
 
 
-def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, _ = service.connect()
-            large = b"GET /test HTTP/1.1\r\nHost: a\r\n" + b"x: %b\r\n" % (b"x" * 150) * 90 + b"\r\n"
-            for data in (large, large + large, create("A") + large, create("A"), large[:100], large[100:]):
-                connection.data_received(data)
-                await settled(connection)
-            reader = connection.reader
-            assert not any((reader._headers, reader._url, reader._line, reader._body, reader._request))
-
-    run(scenario())
+async def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        connection, _ = service.connect()
+        large = b"GET /test HTTP/1.1\r\nHost: a\r\n" + b"x: %b\r\n" % (b"x" * 150) * 90 + b"\r\n"
+        for data in (large, large + large, create("A") + large, create("A"), large[:100], large[100:]):
+            connection.data_received(data)
+            await settled(connection)
+        reader = connection.reader
+        assert not any((reader._headers, reader._url, reader._line, reader._body, reader._request))
 
 
 LEFT = {
@@ -611,29 +541,25 @@ LEFT = {
 
 
 @pytest.mark.parametrize("data", LEFT.values(), ids=LEFT)
-def test_nothing_of_a_connection_that_is_gone_is_left_to_the_garbage_collector(
+async def test_nothing_of_a_connection_that_is_gone_is_left_to_the_garbage_collector(
     data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would come after millions of connections only: those that lived long take 8 KiB each until then."""
     monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.01)
     some_stores(tmp_path, 3000)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            connection.data_received(data)
-            line.abort()
-            await until(lambda: not service.server_state.connections)
-            gone = weakref.ref(connection)
-            del connection, line.protocol  # as a real transport lets go of it
-            gc.disable()
-            try:
-                async with asyncio.timeout(5):
-                    await until(lambda: gone() is None)
-            finally:
-                gc.enable()
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        connection.data_received(data)
+        line.abort()
+        await until(lambda: not service.server_state.connections)
+        gone = weakref.ref(connection)
+        del connection, line.protocol  # as a real transport lets go of it
+        gc.disable()
+        try:
+            async with asyncio.timeout(5):
+                await until(lambda: gone() is None)
+        finally:
+            gc.enable()
 
 
 ASKED = {
@@ -647,45 +573,35 @@ ASKED = {
 
 
 @pytest.mark.parametrize("status", ASKED)
-def test_nothing_of_a_request_is_left_to_the_garbage_collector(status: int, tmp_path: Path) -> None:
+async def test_nothing_of_a_request_is_left_to_the_garbage_collector(status: int, tmp_path: Path) -> None:
     """Its body may have a mebibyte, and its tags a hundred times their bytes."""
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            for data in (request("POST", "/api/stores", b'{"name": "A"}', "Idempotency-Key: used"), ASKED[status]):
-                connection.data_received(data)
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        for data in (request("POST", "/api/stores", b'{"name": "A"}', "Idempotency-Key: used"), ASKED[status]):
+            connection.data_received(data)
+            await settled(connection)
+        with no_garbage():
+            for _ in range(3):
+                connection.data_received(ASKED[status])
                 await settled(connection)
-            with no_garbage():
-                for _ in range(3):
-                    connection.data_received(ASKED[status])
-                    await settled(connection)
-            assert statuses(line) == [200, *[status] * 4]
-
-    run(scenario())
+        assert statuses(line) == [200, *[status] * 4]
 
 
-def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a socket of uvloop, which is asked for what its client acknowledged when it is closed already."""
     monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.05)
     errors: list[dict[str, Any]] = []
-
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _loop, context: errors.append(context))
-        config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
-        config.load()
-        runtime = runtime_of(Odd())
-        server = await loop.create_server(
-            lambda: Connection(runtime, config, ServerState(), {}, loop), "127.0.0.1", 0
-        )
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        writer.write(b"no HTTP\r\n\r\n")
-        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
-        writer.close()
-        await until(lambda: not runtime.limits.connections.open)
-        await asyncio.sleep(0.1)
-        server.close()
-
-    uvloop.run(asyncio.wait_for(scenario(), 60))
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: errors.append(context))
+    config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
+    config.load()
+    runtime = runtime_of(Odd())
+    server = await loop.create_server(lambda: Connection(runtime, config, ServerState(), {}, loop), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer.write(b"no HTTP\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+    writer.close()
+    await until(lambda: not runtime.limits.connections.open)
+    await asyncio.sleep(0.1)
+    server.close()
     assert not errors

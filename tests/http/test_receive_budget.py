@@ -11,7 +11,6 @@ from tests.harness.in_process import (
     Line,
     inside,
     last_response,
-    run,
     settled,
     statuses,
     tick,
@@ -57,104 +56,88 @@ def send(service: Inside, data: bytes, count: int) -> list[tuple[Connection, Lin
     ],
     ids=["few bytes", "small body", "large head", "large head without its body", "large body"],
 )
-def test_what_is_not_whole_counts_from_its_first_byte_and_is_bounded(tmp_path: Path, data: bytes, least: int) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            made = send(service, data, 1)
-            assert held(service) >= least
-            made += send(service, data, 3 * LIMIT // max(least, 500))
-            assert held(service) <= 2 * LIMIT + 70_000
-            refused = [line for _, line in made if line.sent]
-            assert bool(refused) == (least > 10)
-            for line in refused:
-                assert_error(last_response(line), 503, "Too many large requests", outcome="none")
-            for connection, _ in made:
-                connection.transport.abort()
-            await tick()
-            assert held(service) == 0
-
-    run(scenario())
+async def test_what_is_not_whole_counts_from_its_first_byte_and_is_bounded(
+    tmp_path: Path, data: bytes, least: int
+) -> None:
+    async with inside(tmp_path) as service:
+        made = send(service, data, 1)
+        assert held(service) >= least
+        made += send(service, data, 3 * LIMIT // max(least, 500))
+        assert held(service) <= 2 * LIMIT + 70_000
+        refused = [line for _, line in made if line.sent]
+        assert bool(refused) == (least > 10)
+        for line in refused:
+            assert_error(last_response(line), 503, "Too many large requests", outcome="none")
+        for connection, _ in made:
+            connection.transport.abort()
+        await tick()
+        assert held(service) == 0
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["new head", "known head"])
-def test_large_writes_that_wait_for_the_database_are_bounded(tmp_path: Path, again: bool) -> None:
+async def test_large_writes_that_wait_for_the_database_are_bounded(tmp_path: Path, again: bool) -> None:
     """Though each came in one read; and small ones go on."""
     large = request("POST", "/api/stores", b'{"name":"Large","address":"%b"}' % (b"x" * 60_000))
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for _ in range(2 * again):
-                [(connection, _)] = send(service, large, 1)
-                await settled(connection)
-            with locked(tmp_path):
-                made = send(service, large, 40)
-                small = send(service, create("Small"), 10)
-                assert LIMIT - 70_000 < held(service) < LIMIT + 100_000
-                assert [last_response(line).status for _, line in made if line.sent] == [503] * (40 - 4)
-            for connection, line in (*made, *small):
-                await settled(connection)
-                assert last_response(line).status in (200, 503)
-            assert {last_response(line).status for _, line in small} == {200}
-            assert held(service) == 0
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        for _ in range(2 * again):
+            [(connection, _)] = send(service, large, 1)
+            await settled(connection)
+        with locked(tmp_path):
+            made = send(service, large, 40)
+            small = send(service, create("Small"), 10)
+            assert LIMIT - 70_000 < held(service) < LIMIT + 100_000
+            assert [last_response(line).status for _, line in made if line.sent] == [503] * (40 - 4)
+        for connection, line in (*made, *small):
+            await settled(connection)
+            assert last_response(line).status in (200, 503)
+        assert {last_response(line).status for _, line in small} == {200}
+        assert held(service) == 0
 
 
-def test_a_refusal_that_waits_counts_with_what_was_read_of_its_request(tmp_path: Path) -> None:
+async def test_a_refusal_that_waits_counts_with_what_was_read_of_its_request(tmp_path: Path) -> None:
     """Its target is kept until the responses before it are sent."""
     refused = request("GET", "/" + "x" * 8000, None, "Host: another")
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            with locked(tmp_path):
-                [(connection, line)] = send(service, create("Waits"), 1)
-                before = held(service)
-                connection.data_received(refused)
-                assert held(service) - before > 8000
-            await settled(connection)
-            assert statuses(line) == [200, 400]
-            assert held(service) == 0
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        with locked(tmp_path):
+            [(connection, line)] = send(service, create("Waits"), 1)
+            before = held(service)
+            connection.data_received(refused)
+            assert held(service) - before > 8000
+        await settled(connection)
+        assert statuses(line) == [200, 400]
+        assert held(service) == 0
 
 
-def test_while_a_client_has_large_requests_waiting_no_more_of_it_is_read(
+async def test_while_a_client_has_large_requests_waiting_no_more_of_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else one client could use up what there is for all, with as many large ones as there may be small ones."""
     monkeypatch.setattr("storekeeper.http.connection.MAX_BODY_BYTES", 100_000)
     large = request("POST", "/api/stores", b'{"name":"Large","address":"%b"}' % (b"x" * 40_000))
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            connection, line = service.connect()
-            with locked(tmp_path):
-                for reading in (True, True, False):
-                    connection.data_received(large)
-                    await until(lambda: not connection._unread)
-                    assert line.reading == reading
-            await settled(connection)
-            assert line.reading
-            assert statuses(line) == [200] * 3
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        connection, line = service.connect()
+        with locked(tmp_path):
+            for reading in (True, True, False):
+                connection.data_received(large)
+                await until(lambda: not connection._unread)
+                assert line.reading == reading
+        await settled(connection)
+        assert line.reading
+        assert statuses(line) == [200] * 3
 
 
 @pytest.mark.parametrize("data", [request("GET", SLOW), create("A"), request("GET", SLOW) * 3 + create("B")])
-def test_nothing_is_held_for_what_has_its_response_or_was_left(tmp_path: Path, data: bytes) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            [(connection, _)] = send(service, data, 1)
-            assert held(service) > 0
-            await settled(connection)
-            assert held(service) == 0
-            [(_, line)] = send(service, data, 1)
-            line.abort()
-            await tick()
-            await settled(connection)
-            assert held(service) == 0
-
-    run(scenario())
+async def test_nothing_is_held_for_what_has_its_response_or_was_left(tmp_path: Path, data: bytes) -> None:
+    async with inside(tmp_path) as service:
+        [(connection, _)] = send(service, data, 1)
+        assert held(service) > 0
+        await settled(connection)
+        assert held(service) == 0
+        [(_, line)] = send(service, data, 1)
+        line.abort()
+        await tick()
+        await settled(connection)
+        assert held(service) == 0
 
 
 def test_more_fields_than_there_may_be_are_refused_before_the_head_ends(fresh: Running) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from storekeeper.http import deadlines
-from tests.harness.in_process import Inside, inside, run, settled
+from tests.harness.in_process import Inside, inside, settled
 from tests.harness.refused_requests import REFUSED
 from tests.harness.wire import HOST, request
 
@@ -66,40 +66,31 @@ def _short_discard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.0)
 
 
-def test_it_gets_the_head_of_a_refusal_and_no_content(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for case, (status, data) in TO_HEAD.items():
-                for size in (len(data), len(data) // 2 + 1, 1 if len(data) < 300 else 999):
-                    head, content = await refusal(service, data, size)
-                    assert (case, size, content) == (case, size, b"")
-                    assert head.startswith(b"HTTP/1.1 %d " % status), (case, head)
-                    assert b"\r\ncontent-length: " in head
-            head, content = await refusal(service, b"HEAD " + b" " * 30_000, 999)
-            assert (head[:13], content) == (b"HTTP/1.1 414 ", b"")
-
-    run(scenario())
+async def test_it_gets_the_head_of_a_refusal_and_no_content(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        for case, (status, data) in TO_HEAD.items():
+            for size in (len(data), len(data) // 2 + 1, 1 if len(data) < 300 else 999):
+                head, content = await refusal(service, data, size)
+                assert (case, size, content) == (case, size, b"")
+                assert head.startswith(b"HTTP/1.1 %d " % status), (case, head)
+                assert b"\r\ncontent-length: " in head
+        head, content = await refusal(service, b"HEAD " + b" " * 30_000, 999)
+        assert (head[:13], content) == (b"HTTP/1.1 414 ", b"")
 
 
-def test_what_only_resembles_a_head_gets_content(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for data in NO_HEAD:
-                for size in (len(data), 1):
-                    _, content = await refusal(service, data, size)
-                    assert content.startswith(b"{"), data
-
-    run(scenario())
+async def test_what_only_resembles_a_head_gets_content(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        for data in NO_HEAD:
+            for size in (len(data), 1):
+                _, content = await refusal(service, data, size)
+                assert content.startswith(b"{"), data
 
 
 @pytest.mark.parametrize("before", [b"", request("HEAD", "/test"), request("GET", "/test"), b"\r\n"])
-def test_a_head_that_is_late_gets_no_content(tmp_path: Path, before: bytes) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for data, is_head in LATE.items():
-                for size in (100, 1):
-                    head, content = await refusal(service, before + data, size, late=True)
-                    assert head.startswith(b"HTTP/1.1 408 ")
-                    assert (data, content == b"") == (data, is_head)
-
-    run(scenario())
+async def test_a_head_that_is_late_gets_no_content(tmp_path: Path, before: bytes) -> None:
+    async with inside(tmp_path) as service:
+        for data, is_head in LATE.items():
+            for size in (100, 1):
+                head, content = await refusal(service, before + data, size, late=True)
+                assert head.startswith(b"HTTP/1.1 408 ")
+                assert (data, content == b"") == (data, is_head)

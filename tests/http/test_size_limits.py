@@ -1,6 +1,5 @@
 """How long a request may be (decisions 15 and 27): the limit itself, the first byte over it, however it arrives."""
 
-import asyncio
 import select
 from pathlib import Path
 
@@ -155,16 +154,13 @@ def with_extensions(size: int) -> bytes:
     ],
     ids=["bytes", "one byte more", "fields", "one field more", "a little in each chunk"],
 )
-def test_extensions_and_trailers_have_one_limit_however_they_are_cut(
+async def test_extensions_and_trailers_have_one_limit_however_they_are_cut(
     tmp_path: Path, data: bytes, status: int
 ) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            for size in (len(data), 1000, 7, 1):
-                connection, line = service.connect()
-                for start in range(0, len(data), size):
-                    connection.data_received(data[start : start + size])
-                await settled(connection)
-                assert (size, line.sent[:13]) == (size, b"HTTP/1.1 %d " % status)
-
-    asyncio.run(scenario())
+    async with inside(tmp_path) as service:
+        for size in (len(data), 1000, 7, 1):
+            connection, line = service.connect()
+            for start in range(0, len(data), size):
+                connection.data_received(data[start : start + size])
+            await settled(connection)
+            assert (size, line.sent[:13]) == (size, b"HTTP/1.1 %d " % status)

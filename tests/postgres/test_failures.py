@@ -339,33 +339,29 @@ CONSTRAINT = "ALTER TABLE stores ADD CHECK (name <> 'Refused')", "The database f
 
 
 @pytest.mark.parametrize(("statement", "message"), [READ_ONLY, CONSTRAINT])
-def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(
+async def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(
     tmp_path: Path, statement: str, message: str
 ) -> None:
     """Each may have a mebibyte, and clients repeat it."""
     server = postgres()
-
-    async def refused() -> None:
-        with server.database() as database:
-            async with inside(tmp_path, database=database) as service:
-                connection, line = service.connect()
-                while 200 not in statuses(line):  # until it has a connection
-                    connection.data_received(b"GET /api/stores HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                    await settled(connection)
-                name = database.rpartition("/")[2]
-                server.sql(statement.format(name), database=name)
-                server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-                while statuses(line)[-3:] != [503] * 3:
+    with server.database() as database:
+        async with inside(tmp_path, database=database) as service:
+            connection, line = service.connect()
+            while 200 not in statuses(line):  # until it has a connection
+                connection.data_received(b"GET /api/stores HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                await settled(connection)
+            name = database.rpartition("/")[2]
+            server.sql(statement.format(name), database=name)
+            server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+            while statuses(line)[-3:] != [503] * 3:
+                connection.data_received(store("Refused"))
+                await settled(connection)
+            with no_garbage():
+                for _ in range(3):
                     connection.data_received(store("Refused"))
                     await settled(connection)
-                with no_garbage():
-                    for _ in range(3):
-                        connection.data_received(store("Refused"))
-                        await settled(connection)
-                assert statuses(line)[-3:] == [503] * 3
-                assert message in line.sent.decode()
-
-    run(refused())
+            assert statuses(line)[-3:] == [503] * 3
+            assert message in line.sent.decode()
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -393,7 +389,7 @@ def test_attempts_to_reach_a_host_that_vanished_are_not_left_to_the_garbage_coll
             gc.enable()
 
 
-def test_a_stop_does_not_wait_until_no_name_server_has_responded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_does_not_wait_until_no_name_server_has_responded(monkeypatch: pytest.MonkeyPatch) -> None:
     """That takes minutes if there are several of them and a search list."""
     asked, stopped = threading.Event(), threading.Event()
 
@@ -402,14 +398,11 @@ def test_a_stop_does_not_wait_until_no_name_server_has_responded(monkeypatch: py
         stopped.wait(RECOVERY)
         raise socket.gaierror(socket.EAI_AGAIN, "no name server responds")
 
-    async def start_and_stop() -> None:
-        async with handle(Postgres("postgresql://database/a")):
-            assert await asyncio.to_thread(asked.wait, RECOVERY)
-
     monkeypatch.setattr("storekeeper.postgres.schema.prepare", lambda _: "public")
     monkeypatch.setattr("socket.getaddrinfo", look_up)
     began = time.monotonic()
-    run(start_and_stop())
+    async with handle(Postgres("postgresql://database/a")):
+        assert await asyncio.to_thread(asked.wait, RECOVERY)
     stopped.set()
     assert time.monotonic() - began < 2
 

@@ -23,7 +23,7 @@ from storekeeper.postgres import session
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened
-from tests.harness.collection import create, get, listing, now, numbered, replace, run
+from tests.harness.collection import create, get, listing, now, numbered, replace
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
 from tests.harness.process import ask, serving, start
 from tests.harness.stores import a_store, shown_with
@@ -57,20 +57,17 @@ async def warm(collection: Collection) -> None:
     await asyncio.gather(get(collection, 1), listing(collection, "x"), create(collection, Payload("x")))
 
 
-def test_reads_by_id_of_one_tick_are_one_query_and_each_list_is_one(logged: Postgres) -> None:
-    async def main() -> None:
-        async with handle(logged) as collection:
-            await warm(collection)
-            before = statements(logged)
-            responses = [get(collection, id) for id in range(1, 31)]
-            lists = [listing(collection, f"Store {number}") for number in range(1, 31)]
-            found = await asyncio.gather(*responses)
-            named = await asyncio.gather(*lists, listing(collection), listing(collection))
-            assert [store.name for store in found if store] == [f"Store {number}" for number in range(1, 21)] + ["x"]
-            assert [bool(one.first) for one in named] == [True] * 20 + [False] * 10 + [True] * 2
-            assert sorted(statements(logged)[len(before) :]) == ["first", "get", *["named"] * 30]
-
-    run(main())
+async def test_reads_by_id_of_one_tick_are_one_query_and_each_list_is_one(logged: Postgres) -> None:
+    async with handle(logged) as collection:
+        await warm(collection)
+        before = statements(logged)
+        responses = [get(collection, id) for id in range(1, 31)]
+        lists = [listing(collection, f"Store {number}") for number in range(1, 31)]
+        found = await asyncio.gather(*responses)
+        named = await asyncio.gather(*lists, listing(collection), listing(collection))
+        assert [store.name for store in found if store] == [f"Store {number}" for number in range(1, 21)] + ["x"]
+        assert [bool(one.first) for one in named] == [True] * 20 + [False] * 10 + [True] * 2
+        assert sorted(statements(logged)[len(before) :]) == ["first", "get", *["named"] * 30]
 
 
 BLOAT = f"""
@@ -83,67 +80,57 @@ ALTER TABLE {COLLECTION_TABLE} ADD PRIMARY KEY (one)"""
 """Leaves 500 pages before the row, as its dead versions do that a long transaction has kept."""
 
 
-def test_a_read_looks_at_no_dead_version_of_the_numbers(database: Postgres) -> None:
+async def test_a_read_looks_at_no_dead_version_of_the_numbers(database: Postgres) -> None:
     def blocks() -> int:
         # A session tells what it has looked at by its end.
         left = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
         until(lambda: postgres().sql(left) == "0")
         return int(postgres().sql(looked_at, name))
 
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-        postgres().sql(BLOAT, name)
-        before = await asyncio.to_thread(blocks)
-        async with handle(database) as collection:
-            for _ in range(3):
-                assert await get(collection, 1) == a_store(1, "First", None, 1)
-                assert (await listing(collection)).last is None
-                assert (await listing(collection, "First")).last is None
-                assert (await now(collection.state())).total == 1
-        assert await asyncio.to_thread(blocks) - before < 2 * 500  # a start reads it once
-
     name = database.url.rpartition("/")[2]
     looked_at = (
         f"SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE relname = '{COLLECTION_TABLE}'"
     )
-    run(main())
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+    postgres().sql(BLOAT, name)
+    before = await asyncio.to_thread(blocks)
+    async with handle(database) as collection:
+        for _ in range(3):
+            assert await get(collection, 1) == a_store(1, "First", None, 1)
+            assert (await listing(collection)).last is None
+            assert (await listing(collection, "First")).last is None
+            assert (await now(collection.state())).total == 1
+    assert await asyncio.to_thread(blocks) - before < 2 * 500  # a start reads it once
 
 
-def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
-    async def main() -> None:
-        async with handle(logged) as collection:
-            await warm(collection)
-            before = statements(logged)
-            writes = [create(collection, Payload("new")) for _ in range(30)]
-            replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
-            await asyncio.gather(*writes, *replaces)
-            done = statements(logged)[len(before) :]
-            assert done == ["begin", "lock", "replacements", "create", "replace", "change", "count", "commit"]
-
-    run(main())
+async def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
+    async with handle(logged) as collection:
+        await warm(collection)
+        before = statements(logged)
+        writes = [create(collection, Payload("new")) for _ in range(30)]
+        replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
+        await asyncio.gather(*writes, *replaces)
+        done = statements(logged)[len(before) :]
+        assert done == ["begin", "lock", "replacements", "create", "replace", "change", "count", "commit"]
 
 
-def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrived(database: Postgres) -> None:
+async def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrived(database: Postgres) -> None:
     """It must not be given the response of a query that was sent before the write before it was acknowledged."""
+    async with handle(database) as one, handle(database) as two:
+        await one.load(numbered(50))
+        stop = asyncio.Event()
 
-    async def main() -> None:
-        async with handle(database) as one, handle(database) as two:
-            await one.load(numbered(50))
-            stop = asyncio.Event()
+        async def readers() -> None:
+            while not stop.is_set():
+                await asyncio.gather(*(get(two, id) for id in range(1, 51)))
 
-            async def readers() -> None:
-                while not stop.is_set():
-                    await asyncio.gather(*(get(two, id) for id in range(1, 51)))
-
-            beside = asyncio.create_task(readers())
-            for tick in range(300):
-                replaced = await replace(one, 7, Payload(f"Turn {tick}"))
-                assert await get(two, 7) == replaced
-            stop.set()
-            await beside
-
-    run(main())
+        beside = asyncio.create_task(readers())
+        for tick in range(300):
+            replaced = await replace(one, 7, Payload(f"Turn {tick}"))
+            assert await get(two, 7) == replaced
+        stop.set()
+        await beside
 
 
 @pytest.mark.parametrize("times", [200, pytest.param(1000, marks=pytest.mark.thorough)])
@@ -164,23 +151,20 @@ def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(
             here, there = there, here
 
 
-def test_more_than_may_wait_is_refused_at_once(database: Postgres) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-            reads = [collection.get(1) for _ in range(MAX_QUEUED + 5)]
-            found = await asyncio.gather(
-                *[one for one in reads if isinstance(one, asyncio.Future)], return_exceptions=True
-            )
-            assert [type(one) for one in found] == [Store] * MAX_QUEUED + [Unavailable] * 5
-
-    run(main())
+async def test_more_than_may_wait_is_refused_at_once(database: Postgres) -> None:
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+        reads = [collection.get(1) for _ in range(MAX_QUEUED + 5)]
+        found = await asyncio.gather(
+            *[one for one in reads if isinstance(one, asyncio.Future)], return_exceptions=True
+        )
+        assert [type(one) for one in found] == [Store] * MAX_QUEUED + [Unavailable] * 5
 
 
 # The same bytes.
 
 
-def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: Path) -> None:
+async def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: Path) -> None:
     """Over every code point up to U+0800 and samples beyond, which two databases could escape differently."""
     points = [*range(1, 0x801), 0xFFF, *range(0x2000, 0x2070), 0xD7FF, 0xE000, *range(0xFEFE, 0x10000)]
     points += [0x10000, 0x1F3EA, 0xE0001, 0x10FFFF]
@@ -192,19 +176,16 @@ def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: P
         assert found.rest is None
         return found.first
 
-    async def main() -> None:
-        async with handle(database) as one, handle(Sqlite(tmp_path)) as other:
-            await asyncio.gather(one.load(payloads), other.load(payloads))
-            everything = await parts(one, None)
-            assert everything == await parts(other, None)
-            encoded = [shown_with(id, payload) for id, payload in enumerate(payloads, 1)]
-            assert b"[" + everything + b"]" == msgspec.json.encode(encoded)
-            for id, text in enumerate(texts, 1):
-                assert await parts(one, text) == await parts(other, text) == msgspec.json.encode(encoded[id - 1])
-                store = a_store(id, text, "|".join(text), id)
-                assert [await get(one, id), await get(other, id)] == [store, store]
-
-    run(main())
+    async with handle(database) as one, handle(Sqlite(tmp_path)) as other:
+        await asyncio.gather(one.load(payloads), other.load(payloads))
+        everything = await parts(one, None)
+        assert everything == await parts(other, None)
+        encoded = [shown_with(id, payload) for id, payload in enumerate(payloads, 1)]
+        assert b"[" + everything + b"]" == msgspec.json.encode(encoded)
+        for id, text in enumerate(texts, 1):
+            assert await parts(one, text) == await parts(other, text) == msgspec.json.encode(encoded[id - 1])
+            store = a_store(id, text, "|".join(text), id)
+            assert [await get(one, id), await get(other, id)] == [store, store]
 
 
 # The database goes away, or is locked.
@@ -239,16 +220,13 @@ def test_what_was_read_to_its_end_is_whole_even_if_the_database_goes_away_then(d
         until(lambda: not sessions(database))
 
 
-def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-            with psycopg.connect(database.url) as other:
-                other.execute(f"SELECT * FROM {COLLECTION_TABLE} FOR UPDATE".encode())
-                async with asyncio.timeout(10):
-                    assert not await collection.load(EXAMPLES, only_if_empty=True)
-
-    run(main())
+async def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgres) -> None:
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+        with psycopg.connect(database.url) as other:
+            other.execute(f"SELECT * FROM {COLLECTION_TABLE} FOR UPDATE".encode())
+            async with asyncio.timeout(10):
+                assert not await collection.load(EXAMPLES, only_if_empty=True)
 
 
 def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postgres, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from storekeeper.postgres import schema
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import EXAMPLES, Payload
 from storekeeper.tables import SCHEMA_NUMBER
+from tests.harness.client import load
 from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
-from tests.harness.imports import load
 from tests.harness.process import refused, serving
 from tests.harness.stores import an_export
 from tests.oracles.promises import until
@@ -200,21 +200,17 @@ def test_a_start_beside_a_long_migration_waits_for_it_and_takes_the_database_for
             start.result()
 
 
-def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(
+async def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_write(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     postgres().sql("CREATE PUBLICATION everything FOR ALL TABLES", database.url.rpartition("/")[2])
     schema.prepare(database.url)
     upgrade_with(monkeypatch, SECOND)
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("A"))
-            await replace(collection, 1, Payload("B"))
-            await collection.load([Payload("C")])
-            assert (await state(collection))[:2] == (2, 3)
-
-    run(main())
+    async with handle(database) as collection:
+        await create(collection, Payload("A"))
+        await replace(collection, 1, Payload("B"))
+        await collection.load([Payload("C")])
+        assert (await state(collection))[:2] == (2, 3)
 
 
 def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -> None:
@@ -308,28 +304,24 @@ def test_what_was_not_restored_whole_is_refused_in_one_line(
         ),
     ],
 )
-def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
+async def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
     """Whoever serves meanwhile says that it cannot, and a start is refused."""
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-            postgres().sql(spoil, database.url.rpartition("/")[2])
-            for question in (
-                create(collection, Payload("Second")),
-                listing(collection),
-                listing(collection, "First"),
-                collection.load(EXAMPLES),
-                now(collection.state()),
-                collection.check(),
-                now(collection.get_at(1, Moment(1))),
-            ):
-                with pytest.raises(Unavailable, match="one row"):
-                    await question
-            with pytest.raises(Unavailable):  # a sub-query that finds several rows fails as a whole
-                await get(collection, 1)
-
-    run(main())
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+        postgres().sql(spoil, database.url.rpartition("/")[2])
+        for question in (
+            create(collection, Payload("Second")),
+            listing(collection),
+            listing(collection, "First"),
+            collection.load(EXAMPLES),
+            now(collection.state()),
+            collection.check(),
+            now(collection.get_at(1, Moment(1))),
+        ):
+            with pytest.raises(Unavailable, match="one row"):
+                await question
+        with pytest.raises(Unavailable):  # a sub-query that finds several rows fails as a whole
+            await get(collection, 1)
     with pytest.raises(CannotStart, match="one row"):
         schema.prepare(database.url)
 

@@ -23,10 +23,10 @@ from storekeeper.errors import CannotStart, KeyReused, Outcome, Unavailable
 from storekeeper.postgres import PostgresCollection, session
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Payload, Replay
+from tests.harness.client import load
 from tests.harness.collection import create, get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
-from tests.harness.imports import load
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.stores import a_row, a_store, content, shown
@@ -89,31 +89,32 @@ def configured(server: Server, name: str, value: str) -> Iterator[None]:
 # Acknowledged is durable.
 
 
-def test_what_is_acknowledged_was_flushed_though_the_server_is_told_meanwhile_not_to(database: Postgres) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-            with (
-                configured(server, "synchronous_commit", "off"),
-                psycopg.connect(server.url(), autocommit=True) as it,
-            ):
-                late = 0
-                for _ in range(20):
-                    await create(collection, Payload("Next"))
-                    ((flushed,),) = it.execute(
-                        "SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()"
-                    ).fetchall()
-                    late += not flushed
-            # The server writes something of its own every 15 s.
-            assert late <= 1
-
+async def test_what_is_acknowledged_was_flushed_though_the_server_is_told_meanwhile_not_to(
+    database: Postgres,
+) -> None:
     server = postgres()
-    run(main())
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+        with (
+            configured(server, "synchronous_commit", "off"),
+            psycopg.connect(server.url(), autocommit=True) as it,
+        ):
+            late = 0
+            for _ in range(20):
+                await create(collection, Payload("Next"))
+                ((flushed,),) = it.execute(
+                    "SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()"
+                ).fetchall()
+                late += not flushed
+        # The server writes something of its own every 15 s.
+        assert late <= 1
 
 
 @pytest.mark.thorough
-def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_not_to_flush() -> None:
-    async def main() -> None:
+async def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_not_to_flush() -> None:
+    postgres()
+    with running() as server:
+        url = server.new_database()
         async with handle(Postgres(url)) as collection:
             await create(collection, Payload("First"))
             with psycopg.connect(server.url(), autocommit=True) as other:
@@ -124,11 +125,6 @@ def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_n
             for _ in range(20):
                 await create(collection, Payload("Last"))
             server.kill()
-
-    postgres()
-    with running() as server:
-        url = server.new_database()
-        run(main())
         server.start()
         assert len(Postgres(url).changes()) == 71
 
@@ -151,67 +147,59 @@ async def cancel_the_wait(server: Server) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_are_switched_off(
+async def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_are_switched_off(
     database: Postgres, tmp_path: Path, way: str
 ) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-            with configured(server, "synchronous_standby_names", "nobody"):
-                writing = asyncio.create_task(WAYS[way](collection, tmp_path))
+    inherit(client_min_messages="error")
+    server = postgres()
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+        with configured(server, "synchronous_standby_names", "nobody"):
+            writing = asyncio.create_task(WAYS[way](collection, tmp_path))
+            await cancel_the_wait(server)
+            with pytest.raises(Unavailable, match="standby") as caught:
+                await writing
+            assert caught.value.outcome is Outcome.UNKNOWN
+
+
+async def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(database: Postgres) -> None:
+    """A replay and a write that changes nothing: what they say may have been committed here alone."""
+    keyed, unchanged = Create(Payload("Keyed"), key=("5", 5)), Replace(1, Payload("First"))
+    server = postgres()
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+        with configured(server, "synchronous_standby_names", "nobody"):
+            for command in (keyed, keyed, unchanged):
+                writing = asyncio.ensure_future(collection.write(command))
                 await cancel_the_wait(server)
                 with pytest.raises(Unavailable, match="standby") as caught:
                     await writing
                 assert caught.value.outcome is Outcome.UNKNOWN
-
-    inherit(client_min_messages="error")
-    server = postgres()
-    run(main())
-
-
-def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(database: Postgres) -> None:
-    """A replay and a write that changes nothing: what they say may have been committed here alone."""
-    keyed, unchanged = Create(Payload("Keyed"), key=("5", 5)), Replace(1, Payload("First"))
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-            with configured(server, "synchronous_standby_names", "nobody"):
-                for command in (keyed, keyed, unchanged):
-                    writing = asyncio.ensure_future(collection.write(command))
-                    await cancel_the_wait(server)
-                    with pytest.raises(Unavailable, match="standby") as caught:
-                        await writing
-                    assert caught.value.outcome is Outcome.UNKNOWN
-                # Nothing is acknowledged by these.
-                assert await replace(collection, 9, Payload("Nobody")) is None
-                with pytest.raises(KeyReused):
-                    await collection.write(Create(Payload("Other"), key=("5", 6)))
-            replay = await collection.write(keyed)
-            assert (type(replay), replay) == (Replay, a_store(2, "Keyed", None, 2))
-            assert await collection.write(unchanged) == a_store(1, "First", None, 1)
-
-    server = postgres()
-    run(main())
+            # Nothing is acknowledged by these.
+            assert await replace(collection, 9, Payload("Nobody")) is None
+            with pytest.raises(KeyReused):
+                await collection.write(Create(Payload("Other"), key=("5", 6)))
+        replay = await collection.write(keyed)
+        assert (type(replay), replay) == (Replay, a_store(2, "Keyed", None, 2))
+        assert await collection.write(unchanged) == a_store(1, "First", None, 1)
     assert len(database.changes()) == 2
 
 
-def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(database: Postgres, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with handle(Postgres(source)) as collection:
-            await collection.load(numbered(3))
-        databases.database(database.url).prepare()
-        with configured(server, "synchronous_standby_names", "nobody"):
-            copying = asyncio.create_task(asyncio.to_thread(databases.copy, source, database.url, _silent))
-            await cancel_the_wait(server)
-            with pytest.raises(databases.CopyFailed, match="standby") as caught:
-                await copying
-            assert caught.value.outcome is Outcome.UNKNOWN
-
+async def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(
+    database: Postgres, tmp_path: Path
+) -> None:
     source = f"sqlite:///{tmp_path}/stores.db"
     inherit(client_min_messages="error")
     server = postgres()
-    run(main())
+    async with handle(Postgres(source)) as collection:
+        await collection.load(numbered(3))
+    databases.database(database.url).prepare()
+    with configured(server, "synchronous_standby_names", "nobody"):
+        copying = asyncio.create_task(asyncio.to_thread(databases.copy, source, database.url, _silent))
+        await cancel_the_wait(server)
+        with pytest.raises(databases.CopyFailed, match="standby") as caught:
+            await copying
+        assert caught.value.outcome is Outcome.UNKNOWN
 
 
 def _silent(done: int, total: int) -> None:
@@ -221,38 +209,34 @@ def _silent(done: int, total: int) -> None:
 # What it stores is what it said.
 
 
-def test_an_address_that_is_not_given_is_stored_as_none_whatever_arrays_take_null_for(database: Postgres) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            created = await create(collection, Payload("First"))
-            assert await get(collection, 1) == created == a_store(1, "First", None, 1)
-            assert await stores(collection) == [shown(1, "First")]
-
+async def test_an_address_that_is_not_given_is_stored_as_none_whatever_arrays_take_null_for(
+    database: Postgres,
+) -> None:
     inherit(array_nulls="off")
-    run(main())
+    async with handle(database) as collection:
+        created = await create(collection, Payload("First"))
+        assert await get(collection, 1) == created == a_store(1, "First", None, 1)
+        assert await stores(collection) == [shown(1, "First")]
     assert database.changes() == [a_row(1, 1, "First")]
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_default(
+async def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_default(
     database: Postgres, isolation: str
 ) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            loop = asyncio.get_running_loop()
-
-            async def write() -> None:
-                await create(collection, Payload("Beside"))
-
-            def source() -> Iterator[Payload]:
-                yield Payload("Imported")
-                asyncio.run_coroutine_threadsafe(write(), loop).result(5)
-
-            assert await collection.load(source()) == range(2, 3)
-            assert [store["name"] for store in await stores(collection)] == ["Beside", "Imported"]
-
     inherit(default_transaction_isolation=isolation)
-    run(main())
+    async with handle(database) as collection:
+        loop = asyncio.get_running_loop()
+
+        async def write() -> None:
+            await create(collection, Payload("Beside"))
+
+        def source() -> Iterator[Payload]:
+            yield Payload("Imported")
+            asyncio.run_coroutine_threadsafe(write(), loop).result(5)
+
+        assert await collection.load(source()) == range(2, 3)
+        assert [store["name"] for store in await stores(collection)] == ["Beside", "Imported"]
 
 
 # While hosts vanish, or a disk is slow.
@@ -397,40 +381,32 @@ def made(folder: Path) -> Path:
 # Where it looks.
 
 
-def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(database: Postgres) -> None:
+async def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(database: Postgres) -> None:
     """PostgreSQL looks in the schema with the user's name first, as soon as there is one."""
-
-    async def main() -> None:
-        async with handle(database) as before:
-            await create(before, Payload("First"))
-            administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
-            async with handle(database) as after:
-                assert await create(after, Payload("Second")) == a_store(2, "Second", None, 2)
-                assert len(await after.load(numbered(1))) == 1
-            # What stands there under the same names has never been ours.
-            administer(database, f"CREATE TABLE {USER}.stores (LIKE public.stores)")
-            administer(database, f"CREATE TABLE {USER}.collection AS SELECT 1 AS one, 50 AS count, 50 AS version")
-            assert await create(before, Payload("Fourth")) == a_store(4, "Fourth", None, 4)
-            assert [store["id"] for store in await stores(before)] == [1, 2, 3, 4]
-
-    run(main())
+    async with handle(database) as before:
+        await create(before, Payload("First"))
+        administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
+        async with handle(database) as after:
+            assert await create(after, Payload("Second")) == a_store(2, "Second", None, 2)
+            assert len(await after.load(numbered(1))) == 1
+        # What stands there under the same names has never been ours.
+        administer(database, f"CREATE TABLE {USER}.stores (LIKE public.stores)")
+        administer(database, f"CREATE TABLE {USER}.collection AS SELECT 1 AS one, 50 AS count, 50 AS version")
+        assert await create(before, Payload("Fourth")) == a_store(4, "Fourth", None, 4)
+        assert [store["id"] for store in await stores(before)] == [1, 2, 3, 4]
 
 
-def test_a_second_collection_along_the_search_path_is_refused_in_one_line(database: Postgres) -> None:
+async def test_a_second_collection_along_the_search_path_is_refused_in_one_line(database: Postgres) -> None:
     """Whoever serves one of them goes on with that one, on new connections too."""
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            assert isinstance(collection, PostgresCollection)
-            await create(collection, Payload("First"))
-            administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
-            databases.database(f"{database.url}?options=-csearch_path%3D{USER}").prepare()
-            for connection in list(collection._pool._connections):
-                connection.drop("dropped by the test")
-            assert await get(collection, 1) == a_store(1, "First", None, 1)
-            assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
-
-    run(main())
+    async with handle(database) as collection:
+        assert isinstance(collection, PostgresCollection)
+        await create(collection, Payload("First"))
+        administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
+        databases.database(f"{database.url}?options=-csearch_path%3D{USER}").prepare()
+        for connection in list(collection._pool._connections):
+            connection.drop("dropped by the test")
+        assert await get(collection, 1) == a_store(1, "First", None, 1)
+        assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
     done = run_command("serve", "--port", "0", "--database", database.url)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert f"two collections are there, in the schemas {USER} and public".encode() in done.stderr
@@ -452,43 +428,33 @@ SWALLOWED = {
 
 
 @pytest.mark.parametrize("what", SWALLOWED)
-def test_a_write_that_the_database_swallows_is_not_acknowledged(database: Postgres, what: str) -> None:
+async def test_a_write_that_the_database_swallows_is_not_acknowledged(database: Postgres, what: str) -> None:
     """COMMIT was sent with it, so that what became of it is unknown; an import looks before."""
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            await create(collection, Payload("First"))
-            administer(database, SWALLOWED[what])
-            with pytest.raises((Unavailable, CannotStart)):
-                await collection.load(numbered(2))
-            assert len(database.changes()) == 1
-            for write in (create(collection, Payload("Second")), replace(collection, 1, Payload("Other"))):
-                with pytest.raises(Unavailable):
-                    await write
-
-    run(main())
+    async with handle(database) as collection:
+        await create(collection, Payload("First"))
+        administer(database, SWALLOWED[what])
+        with pytest.raises((Unavailable, CannotStart)):
+            await collection.load(numbered(2))
+        assert len(database.changes()) == 1
+        for write in (create(collection, Payload("Second")), replace(collection, 1, Payload("Other"))):
+            with pytest.raises(Unavailable):
+                await write
 
 
-def test_a_list_that_a_policy_would_shorten_is_refused(database: Postgres) -> None:
-    async def main() -> None:
-        async with handle(database) as collection:
-            await collection.load(numbered(3))
-            administer(database, SWALLOWED["a policy"])
-            for question in (listing(collection), get(collection, 1), listing(collection, "Store 3")):
-                with pytest.raises(Unavailable):
-                    await question
-
-    run(main())
+async def test_a_list_that_a_policy_would_shorten_is_refused(database: Postgres) -> None:
+    async with handle(database) as collection:
+        await collection.load(numbered(3))
+        administer(database, SWALLOWED["a policy"])
+        for question in (listing(collection), get(collection, 1), listing(collection, "Store 3")):
+            with pytest.raises(Unavailable):
+                await question
 
 
 @pytest.mark.parametrize("what", ["a trigger", "a rule for the numbers"])
-def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_path: Path, what: str) -> None:
-    async def main() -> None:
-        async with handle(Postgres(source)) as collection:
-            await collection.load(numbered(3))
-
+async def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_path: Path, what: str) -> None:
     source = f"sqlite:///{tmp_path}/stores.db"
-    run(main())
+    async with handle(Postgres(source)) as collection:
+        await collection.load(numbered(3))
     databases.database(database.url).prepare()
     administer(database, SWALLOWED[what])
     with pytest.raises(databases.CopyFailed):

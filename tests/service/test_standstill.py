@@ -22,7 +22,7 @@ from tests.harness.client import until
 from tests.harness.collection import create as put
 from tests.harness.collection import run as run_as_a_service
 from tests.harness.databases import Sqlite, handle
-from tests.harness.in_process import inside, run, statuses
+from tests.harness.in_process import inside, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
 from tests.harness.process import Running, assert_stopped, serving
@@ -66,26 +66,22 @@ def test_what_came_while_the_process_stood_still_is_read_before_it_is_late(tmp_p
 
 
 @pytest.mark.parametrize(("standstill", "statuses_then"), [(limits.CLOCK_GAP, []), (math.inf, [408])])
-def test_after_a_standstill_deadlines_are_held_half_a_second_later(
+async def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     tmp_path: Path, standstill: float, statuses_then: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And at once in a build that does not notice it."""
     monkeypatch.setattr(limits, "CLOCK_GAP", standstill)
-
-    async def scenario() -> None:
-        async with inside(tmp_path) as service:
-            all = service.service.runtime.limits.connections
-            connection, line = service.connect()
-            connection.data_received(b"GET /te")
-            now = connection.reader.began
-            for seconds in (0, 0.5, 1):
-                await all.sweep(now + seconds)
-            await all.sweep(now + 30)
-            assert statuses(line) == statuses_then
-            await all.sweep(now + 30.5)
-            assert statuses(line) == [408]
-
-    run(scenario())
+    async with inside(tmp_path) as service:
+        all = service.service.runtime.limits.connections
+        connection, line = service.connect()
+        connection.data_received(b"GET /te")
+        now = connection.reader.began
+        for seconds in (0, 0.5, 1):
+            await all.sweep(now + seconds)
+        await all.sweep(now + 30)
+        assert statuses(line) == statuses_then
+        await all.sweep(now + 30.5)
+        assert statuses(line) == [408]
 
 
 def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too(tmp_path: Path) -> None:
@@ -147,7 +143,7 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
             for _ in range(5):
                 await asyncio.sleep(0)  # until the writer has it
             assert not write.done()
-            time.sleep(1)  # noqa: ASYNC251 - nothing runs here meanwhile
+            time.sleep(1)
             assert (await write).id == 1
             assert not await collection.refusal_of_writes(probe=False)
 

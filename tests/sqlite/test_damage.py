@@ -89,25 +89,22 @@ def damaged_text(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("moment", [None, Moment(3)])
-def test_text_that_is_damaged_is_a_503_and_the_other_stores_are_read(
+async def test_text_that_is_damaged_is_a_503_and_the_other_stores_are_read(
     damaged_text: Path, moment: Moment | None
 ) -> None:
-    async def scenario() -> None:
-        async with handle(Sqlite(damaged_text.parent)) as collection:
+    async with handle(Sqlite(damaged_text.parent)) as collection:
 
-            def read(id: int) -> Eventual[Store | None]:
-                return collection.get(id) if moment is None else collection.get_at(id, moment)
+        def read(id: int) -> Eventual[Store | None]:
+            return collection.get(id) if moment is None else collection.get_at(id, moment)
 
-            with pytest.raises(Unavailable, match="is damaged") as refused:
-                await now(read(2))
-            assert refused.value.outcome is Outcome.NONE
-            assert (await now(read(1)) or Payload("")).name == "Store 1"
-            with pytest.raises(Unavailable, match="is damaged"):
-                await collection.tokens()
-            with pytest.raises(Unavailable, match="is damaged"):
-                await collection.check()
-
-    asyncio.run(scenario())
+        with pytest.raises(Unavailable, match="is damaged") as refused:
+            await now(read(2))
+        assert refused.value.outcome is Outcome.NONE
+        assert (await now(read(1)) or Payload("")).name == "Store 1"
+        with pytest.raises(Unavailable, match="is damaged"):
+            await collection.tokens()
+        with pytest.raises(Unavailable, match="is damaged"):
+            await collection.check()
 
 
 @pytest.mark.parametrize("name", ["token list", "export -", "copy", "serve"])
@@ -120,39 +117,31 @@ def test_text_that_is_damaged_is_no_bug_of_a_command(damaged_text: Path, name: s
     assert not Path(f"{damaged_text}.copy").exists()
 
 
-def test_no_probe_finds_that_writes_work_again_after_damage(
+async def test_no_probe_finds_that_writes_work_again_after_damage(
     damaged: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What it would change may be whole, but nothing is written any more."""
     monkeypatch.setattr(write_state, "PROBE_INTERVAL", 0.01)
-
-    async def scenario() -> None:
-        async with handle(Sqlite(damaged.parent)) as collection:
-            with pytest.raises(Unavailable, match="is damaged"):
-                await get(collection, BAD)
-            for _ in range(10):  # some probes have come and gone
-                await asyncio.sleep(0.02)
-                assert "is damaged" in await collection.refusal_of_writes(probe=False)
-
-    asyncio.run(scenario())
+    async with handle(Sqlite(damaged.parent)) as collection:
+        with pytest.raises(Unavailable, match="is damaged"):
+            await get(collection, BAD)
+        for _ in range(10):  # some probes have come and gone
+            await asyncio.sleep(0.02)
+            assert "is damaged" in await collection.refusal_of_writes(probe=False)
     flush()
     assert "writes work again" not in capfd.readouterr().err
 
 
-def test_after_damage_no_thread_writes_beside_the_writer(damaged: Path) -> None:
+async def test_after_damage_no_thread_writes_beside_the_writer(damaged: Path) -> None:
     """The use of a token, or a bulk load: each has a connection of its own, and its pages may be whole."""
     add_token(f"sqlite:///{damaged}", "nightly", "read")
-
-    async def scenario() -> None:
-        async with handle(Sqlite(damaged.parent)) as collection:
+    async with handle(Sqlite(damaged.parent)) as collection:
+        with pytest.raises(Unavailable, match="is damaged"):
+            await get(collection, BAD)
+        for writing in (collection.mark_used([1], 10**13), collection.load(numbered(1))):
             with pytest.raises(Unavailable, match="is damaged"):
-                await get(collection, BAD)
-            for writing in (collection.mark_used([1], 10**13), collection.load(numbered(1))):
-                with pytest.raises(Unavailable, match="is damaged"):
-                    await writing
-            assert [token.used for token in await collection.tokens()] == [None]
-
-    asyncio.run(scenario())
+                await writing
+        assert [token.used for token in await collection.tokens()] == [None]
 
 
 def test_a_list_over_a_damaged_page_does_not_look_whole(damaged: Path) -> None:

@@ -142,64 +142,53 @@ def test_a_probe_needs_the_disk_and_leaves_nothing_behind(small: Path, committer
     assert committer.commit([Create(Payload("Next"))], 0) == [a_store(2, "Next", None, 2)]
 
 
-def test_the_first_write_that_works_ends_a_refusal_and_nobody_probes_unasked(
+async def test_the_first_write_that_works_ends_a_refusal_and_nobody_probes_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probed: list[float] = []
     monkeypatch.setattr(Committer, "probe", lambda _committer, deadline: probed.append(deadline))
-
-    async def main() -> None:
-        async with handle(Sqlite(tmp_path)) as collection:
-            assert isinstance(collection, SqliteCollection)
+    async with handle(Sqlite(tmp_path)) as collection:
+        assert isinstance(collection, SqliteCollection)
+        assert not await collection.refusal_of_writes(probe=False)
+        for reason in (LOCKED, "The disk is full"):
+            collection._queue.state.refused(reason)
+            assert collection._queue.state.reason == reason
+            await create(collection, Payload("Works"))
             assert not await collection.refusal_of_writes(probe=False)
-            for reason in (LOCKED, "The disk is full"):
-                collection._queue.state.refused(reason)
-                assert collection._queue.state.reason == reason
-                await create(collection, Payload("Works"))
-                assert not await collection.refusal_of_writes(probe=False)
-            assert probed == []
-            for _ in range(3):
-                assert not await collection.refusal_of_writes(probe=True)
-            assert len(probed) == 1, "once in 5 s"
-
-    run(main())
+        assert probed == []
+        for _ in range(3):
+            assert not await collection.refusal_of_writes(probe=True)
+        assert len(probed) == 1, "once in 5 s"
 
 
-def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with handle(Sqlite(tmp_path)) as collection:
-            assert isinstance(collection, SqliteCollection)
-            await create(collection, Payload("First"))
-            for before in ("", LOCKED):
-                collection._queue.state.reason = before
-                with pytest.raises(PreconditionFailed):
-                    await collection.write(Replace(1, Payload("x"), if_match=frozenset(['"9.aaaaaaaa"'])))
-                assert collection._queue.state.reason == ""
-
-    run(main())
+async def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Path) -> None:
+    async with handle(Sqlite(tmp_path)) as collection:
+        assert isinstance(collection, SqliteCollection)
+        await create(collection, Payload("First"))
+        for before in ("", LOCKED):
+            collection._queue.state.reason = before
+            with pytest.raises(PreconditionFailed):
+                await collection.write(Replace(1, Payload("x"), if_match=frozenset(['"9.aaaaaaaa"'])))
+            assert collection._queue.state.reason == ""
 
 
-def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_state, "CHECK_TIMEOUT", 0.01)
     monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.1)
+    back = asyncio.Event()
 
-    async def scenario() -> None:
-        back = asyncio.Event()
+    async def probe() -> None:
+        await back.wait()
 
-        async def probe() -> None:
-            await back.wait()
-
-        state = WriteState(probe)
-        assert not await state.refusal(probe=True)
-        async with asyncio.timeout(TIMEOUT):
-            while not await state.refusal(probe=True):
-                pass
-        assert state.reason == "The disk does not respond"
-        back.set()
-        await state.close()
-        assert state.reason == ""
-
-    asyncio.run(scenario())
+    state = WriteState(probe)
+    assert not await state.refusal(probe=True)
+    async with asyncio.timeout(TIMEOUT):
+        while not await state.refusal(probe=True):
+            pass
+    assert state.reason == "The disk does not respond"
+    back.set()
+    await state.close()
+    assert state.reason == ""
 
 
 def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -> None:
@@ -214,62 +203,53 @@ def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -
         kill_group(service.process)
 
 
-def test_a_refusal_that_lasts_is_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_that_lasts_is_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     now = 1000.0
     monkeypatch.setattr(events, "write_line", lines.append)
     monkeypatch.setattr(events, "monotonic", lambda: now)
     monkeypatch.setattr(events, "_due", {})
 
-    async def main() -> None:
-        nonlocal now
+    async def probe() -> None:
+        raise Unavailable("The disk is full")
 
-        async def probe() -> None:
-            raise Unavailable("The disk is full")
-
-        state = WriteState(probe)
-        state.refused("The disk is full")
-        state.refused("The disk is full")
-        assert len(lines) == 1, "not with each refused write"
-        now += 61
-        assert await state.refusal(probe=False) == "The disk is full"
-        assert 'event="writes are refused"' in lines[-1]
-        assert "suppressed=1" in lines[-1]
-        state.accepted()
-        state.accepted()
-        assert len(lines) == 3
-        assert 'event="writes work again"' in lines[-1]
-        state.refused("The disk is full")
-        assert len(lines) == 4, "what begins anew is logged at once"
-
-    run(main())
+    state = WriteState(probe)
+    state.refused("The disk is full")
+    state.refused("The disk is full")
+    assert len(lines) == 1, "not with each refused write"
+    now += 61
+    assert await state.refusal(probe=False) == "The disk is full"
+    assert 'event="writes are refused"' in lines[-1]
+    assert "suppressed=1" in lines[-1]
+    state.accepted()
+    state.accepted()
+    assert len(lines) == 3
+    assert 'event="writes work again"' in lines[-1]
+    state.refused("The disk is full")
+    assert len(lines) == 4, "what begins anew is logged at once"
 
 
 @pytest.mark.parametrize("pages", [0, 4, 10, *thorough(2, 6, 8)])
-def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(small: Path, pages: int) -> None:
+async def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(small: Path, pages: int) -> None:
     """One write of another length after another: it is in the list if and only if it was acknowledged."""
-
-    async def main() -> None:
-        async with handle(Sqlite(small)) as collection:
-            acknowledged = [await create(collection, Payload("First"))]
-            free(small, pages)
-            refusals = 0
-            for number in range(60):
-                try:
-                    acknowledged.append(await create(collection, Payload("New", "x" * (number * 97 % 6000))))
-                except Unavailable as error:
-                    refusals += 1
-                    assert error.outcome is Outcome.NONE
-                    assert str(error) == "The disk is full"
-                assert len(await stores(collection)) == len(acknowledged)
-            assert refusals
-            (small / "filler").unlink()
-            acknowledged.append(await create(collection, Payload("Last")))
-            await _are_exactly(collection, acknowledged)
-        async with handle(Sqlite(small)) as again:
-            await _are_exactly(again, acknowledged)
-
-    run(main())
+    async with handle(Sqlite(small)) as collection:
+        acknowledged = [await create(collection, Payload("First"))]
+        free(small, pages)
+        refusals = 0
+        for number in range(60):
+            try:
+                acknowledged.append(await create(collection, Payload("New", "x" * (number * 97 % 6000))))
+            except Unavailable as error:
+                refusals += 1
+                assert error.outcome is Outcome.NONE
+                assert str(error) == "The disk is full"
+            assert len(await stores(collection)) == len(acknowledged)
+        assert refusals
+        (small / "filler").unlink()
+        acknowledged.append(await create(collection, Payload("Last")))
+        await _are_exactly(collection, acknowledged)
+    async with handle(Sqlite(small)) as again:
+        await _are_exactly(again, acknowledged)
 
 
 async def _are_exactly(collection: Collection, acknowledged: list[Store]) -> None:
@@ -279,37 +259,33 @@ async def _are_exactly(collection: Collection, acknowledged: list[Store]) -> Non
 
 
 @pytest.mark.parametrize("pages", [20, 28, 34, *thorough(22, 26, 30, 32)])
-def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None:
+async def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None:
     """It grows once in about 4,000 pages of the log, after these were written: no response is wrong, none final."""
-
-    async def main() -> None:
-        async with handle(Sqlite(small)) as collection:
-            acknowledged = [await create(collection, Payload("First"))]
-            with _pinned(small / "stores.db"):
-                log = small / "stores.db-wal"
-                while log.stat().st_size < 4040 * 4120:
-                    acknowledged += await asyncio.gather(
-                        *(create(collection, Payload("New", LONG)) for _ in range(min(300, 1 + _room(log))))
-                    )
-                free(small, pages)
-                outcomes: set[Outcome] = set()
-                for _ in range(40):
-                    try:
-                        acknowledged.append(await create(collection, Payload("Tight", LONG)))
-                    except Unavailable as error:
-                        outcomes.add(error.outcome)
-                        assert str(error) == "The disk is full"
-                    assert await get(collection, len(acknowledged)) == acknowledged[-1]
-                    assert await get(collection, len(acknowledged) + 1) is None
-                # Undone, but in the log all the same: should all crash now, the next start would find it.
-                assert outcomes == {Outcome.UNKNOWN if 24 < pages < 33 else Outcome.NONE}
-            (small / "filler").unlink()
-            acknowledged.append(await create(collection, Payload("Last")))
-            await _are_exactly(collection, acknowledged)
-        async with handle(Sqlite(small)) as again:
-            await _are_exactly(again, acknowledged)
-
-    run(main())
+    async with handle(Sqlite(small)) as collection:
+        acknowledged = [await create(collection, Payload("First"))]
+        with _pinned(small / "stores.db"):
+            log = small / "stores.db-wal"
+            while log.stat().st_size < 4040 * 4120:
+                acknowledged += await asyncio.gather(
+                    *(create(collection, Payload("New", LONG)) for _ in range(min(300, 1 + _room(log))))
+                )
+            free(small, pages)
+            outcomes: set[Outcome] = set()
+            for _ in range(40):
+                try:
+                    acknowledged.append(await create(collection, Payload("Tight", LONG)))
+                except Unavailable as error:
+                    outcomes.add(error.outcome)
+                    assert str(error) == "The disk is full"
+                assert await get(collection, len(acknowledged)) == acknowledged[-1]
+                assert await get(collection, len(acknowledged) + 1) is None
+            # Undone, but in the log all the same: should all crash now, the next start would find it.
+            assert outcomes == {Outcome.UNKNOWN if 24 < pages < 33 else Outcome.NONE}
+        (small / "filler").unlink()
+        acknowledged.append(await create(collection, Payload("Last")))
+        await _are_exactly(collection, acknowledged)
+    async with handle(Sqlite(small)) as again:
+        await _are_exactly(again, acknowledged)
 
 
 def _room(log: Path) -> int:
@@ -427,64 +403,52 @@ def held(tmp_path: Path) -> Iterator[tuple[Sqlite, apsw.Connection]]:
     connection.close()
 
 
-def test_no_more_writes_than_the_limit_wait(
+async def test_no_more_writes_than_the_limit_wait(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, connection = held
     monkeypatch.setattr(queue_limit, "MAX_QUEUED", 50)
     monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.0)  # that writes wait is no probe that does not come back
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            waiting = [create(collection, payload) for payload in numbered(50)]
-            for refused in (create(collection, Payload("Too many")), replace(collection, 1, Payload("Too many"))):
-                assert refused.done(), "it waits as well"
-                with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
-                    await refused
-                assert error.value.outcome is Outcome.NONE
-            assert await get(collection, 1) == a_store(1, "First", None, 1)
-            assert not await collection.refusal_of_writes(probe=False)
-            connection.execute("COMMIT")
-            assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
-            assert (await create(collection, Payload("Now"))).id == 52
-
-    run(main())
+    async with handle(database) as collection:
+        waiting = [create(collection, payload) for payload in numbered(50)]
+        for refused in (create(collection, Payload("Too many")), replace(collection, 1, Payload("Too many"))):
+            assert refused.done(), "it waits as well"
+            with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
+                await refused
+            assert error.value.outcome is Outcome.NONE
+        assert await get(collection, 1) == a_store(1, "First", None, 1)
+        assert not await collection.refusal_of_writes(probe=False)
+        connection.execute("COMMIT")
+        assert [store.id for store in await asyncio.gather(*waiting)] == list(range(2, 52))
+        assert (await create(collection, Payload("Now"))).id == 52
 
 
-def test_a_lock_of_a_moment_is_no_refusal_of_writes(held: tuple[Sqlite, apsw.Connection]) -> None:
+async def test_a_lock_of_a_moment_is_no_refusal_of_writes(held: tuple[Sqlite, apsw.Connection]) -> None:
     database, connection = held
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            assert not await collection.refusal_of_writes(probe=False)
-            connection.execute("COMMIT")
-            assert (await create(collection, Payload("Next"))).id == 2
-
-    run(main())
+    async with handle(database) as collection:
+        assert not await collection.refusal_of_writes(probe=False)
+        connection.execute("COMMIT")
+        assert (await create(collection, Payload("Next"))).id == 2
 
 
-def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_changes(
+async def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_changes(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a lock, or because the whole process stood still: there need not be many others."""
     database, connection = held
     monkeypatch.setattr(write_queue, "QUEUE_TIMEOUT", 0.2)
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            first = create(collection, Payload("Under way"))
-            await asyncio.sleep(0.1)  # the thread has it
-            late = create(collection, Payload("Late"))
-            await asyncio.sleep(0.3)
-            connection.execute("COMMIT")
-            with pytest.raises(Unavailable, match="The write has waited for too long") as error:
-                await late
-            assert error.value.outcome is Outcome.NONE
-            assert (await first).id == 2
-            assert not await collection.refusal_of_writes(probe=False)
-            assert await get(collection, 3) is None
-
-    run(main())
+    async with handle(database) as collection:
+        first = create(collection, Payload("Under way"))
+        await asyncio.sleep(0.1)  # the thread has it
+        late = create(collection, Payload("Late"))
+        await asyncio.sleep(0.3)
+        connection.execute("COMMIT")
+        with pytest.raises(Unavailable, match="The write has waited for too long") as error:
+            await late
+        assert error.value.outcome is Outcome.NONE
+        assert (await first).id == 2
+        assert not await collection.refusal_of_writes(probe=False)
+        assert await get(collection, 3) is None
 
 
 MIB = 2**20
@@ -496,64 +460,50 @@ LARGE = [
 
 
 @pytest.mark.parametrize("command", LARGE, ids=["a text", "If-Match", "If-None-Match"])
-def test_no_more_bytes_than_the_limit_wait(
+async def test_no_more_bytes_than_the_limit_wait(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     database, connection = held
     monkeypatch.setattr(queue_limit, "MAX_QUEUED_BYTES", 4 * MIB)
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            writes = [collection.write(command) for _ in range(4)]
-            assert [write.done() for write in writes] == [False, False, False, True]
-            with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
-                await writes[3]
-            assert error.value.outcome is Outcome.NONE
-            small = create(collection, Payload("Small"))
-            connection.execute("COMMIT")
-            await asyncio.gather(*writes[:3], return_exceptions=True)
-            await small
-            assert (await create(collection, Payload("x" * 30, "x" * (3 * MIB)))).name == "x" * 30, (
-                "there is room again"
-            )
-
-    run(main())
+    async with handle(database) as collection:
+        writes = [collection.write(command) for _ in range(4)]
+        assert [write.done() for write in writes] == [False, False, False, True]
+        with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
+            await writes[3]
+        assert error.value.outcome is Outcome.NONE
+        small = create(collection, Payload("Small"))
+        connection.execute("COMMIT")
+        await asyncio.gather(*writes[:3], return_exceptions=True)
+        await small
+        assert (await create(collection, Payload("x" * 30, "x" * (3 * MIB)))).name == "x" * 30, "there is room again"
 
 
-def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
+async def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its outcome is unknown: here it is even written in the end."""
     database, connection = held
     monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            for write in (create(collection, Payload("Late")), replace(collection, 1, Payload("Late"))):
-                with pytest.raises(Unavailable, match="The disk does not respond") as error:
-                    await write
-                assert error.value.outcome is Outcome.UNKNOWN
-            assert await collection.refusal_of_writes(probe=False) == "The disk does not respond"
-            connection.execute("COMMIT")
-            assert (await create(collection, Payload("Next"))).id == 3
-            assert await get(collection, 1) == a_store(1, "Late", None, 3)
-
-    run(main())
+    async with handle(database) as collection:
+        for write in (create(collection, Payload("Late")), replace(collection, 1, Payload("Late"))):
+            with pytest.raises(Unavailable, match="The disk does not respond") as error:
+                await write
+            assert error.value.outcome is Outcome.UNKNOWN
+        assert await collection.refusal_of_writes(probe=False) == "The disk does not respond"
+        connection.execute("COMMIT")
+        assert (await create(collection, Payload("Next"))).id == 3
+        assert await get(collection, 1) == a_store(1, "Late", None, 3)
 
 
-def test_closing_does_not_wait_for_ever(
+async def test_closing_does_not_wait_for_ever(
     held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, connection = held
     monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
-
-    async def main() -> None:
-        collection = SqliteCollection(database.path, pytest.fail)
-        write = create(collection, Payload("Stuck"))
-        await collection.close()
-        with pytest.raises(Unavailable) as error:
-            await write
-        assert error.value.outcome is Outcome.UNKNOWN
-        connection.execute("COMMIT")
-
-    run(main())
+    collection = SqliteCollection(database.path, pytest.fail)
+    write = create(collection, Payload("Stuck"))
+    await collection.close()
+    with pytest.raises(Unavailable) as error:
+        await write
+    assert error.value.outcome is Outcome.UNKNOWN
+    connection.execute("COMMIT")

@@ -19,7 +19,7 @@ from storekeeper.stores import EXAMPLES, Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
-from tests.harness.collection import create, run
+from tests.harness.collection import create
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite
 from tests.harness.process import TIMEOUT, Running, serving
@@ -161,22 +161,18 @@ def load(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
 
 
 @pytest.mark.parametrize("work", [mark, load])
-def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gone(
+async def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gone(
     tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
 ) -> None:
     """It opens a connection of its own; a worker that came next would take such a file for a new database."""
     path, log = tmp_path / "stores.db", tmp_path / "stores.db-wal"
-
-    async def main() -> None:
-        collection = SqliteCollection(path, lambda _reason: None)
-        path.unlink()
-        with pytest.raises(Unavailable, match="is gone"):
-            await work(collection)
-        assert (path.exists(), log.exists()) == (False, True)
-        await collection.close()
-
     schema.prepare(path)
-    run(main())
+    collection = SqliteCollection(path, lambda _reason: None)
+    path.unlink()
+    with pytest.raises(Unavailable, match="is gone"):
+        await work(collection)
+    assert (path.exists(), log.exists()) == (False, True)
+    await collection.close()
 
 
 def search(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
@@ -184,23 +180,19 @@ def search(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
 
 
 @pytest.mark.parametrize("work", [mark, load, search])
-def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in_its_place(
+async def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in_its_place(
     tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
 ) -> None:
     path, log_path, failures = tmp_path / "stores.db", tmp_path / "stores.db-wal", list[str]()
-
-    async def main() -> None:
-        collection = SqliteCollection(path, failures.append)
-        await create(collection, Payload("In the log"))
-        replaced(path)
-        before, log = path.read_bytes(), log_path.read_bytes()
-        with pytest.raises(Unavailable, match="was replaced"):
-            await work(collection)
-        assert (path.read_bytes(), log_path.read_bytes()) == (before, log)
-        await collection.close()
-
     schema.prepare(path)
-    run(main())
+    collection = SqliteCollection(path, failures.append)
+    await create(collection, Payload("In the log"))
+    replaced(path)
+    before, log = path.read_bytes(), log_path.read_bytes()
+    with pytest.raises(Unavailable, match="was replaced"):
+        await work(collection)
+    assert (path.read_bytes(), log_path.read_bytes()) == (before, log)
+    await collection.close()
     assert len(failures) == 1
 
 

@@ -13,7 +13,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.sqlite import connections, reads, schema
 from storekeeper.sqlite.bulk import RENEW_EPOCH
 from storekeeper.stores import Payload
-from tests.harness.imports import load
+from tests.harness.client import load
 
 COUNT = 2500
 

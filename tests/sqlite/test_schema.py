@@ -23,9 +23,9 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
 from storekeeper.tables import SCHEMA_NUMBER
 from tests.harness.cases import thorough
+from tests.harness.client import load
 from tests.harness.collection import get, listing, numbered, replace, run, stores
 from tests.harness.databases import Sqlite, handle
-from tests.harness.imports import load
 from tests.harness.machine import mounted
 from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import injected
@@ -310,47 +310,40 @@ def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged
     assert vars(schema)["open_read_only"] is look, "it was upgraded meanwhile"
 
 
-def test_a_new_epoch_beside_a_service_is_that_of_its_reads_after_a_second(tmp_path: Path) -> None:
+async def test_a_new_epoch_beside_a_service_is_that_of_its_reads_after_a_second(tmp_path: Path) -> None:
     """At once where a statement reads it anyway; singles know it after the next tick."""
-
-    async def main() -> None:
-        database = Sqlite(tmp_path)
-        async with handle(database) as collection:
-            await collection.load(numbered(3))
-            for _ in range(3):
-                state, token = collection.state(), collection.change_token()
-                assert isinstance(state, State)
-                assert state[:2] == (3, 3)
-                assert databases.epoch(database.url, renew=False) == state.epoch
-                renewed = databases.epoch(database.url, renew=True)
-                assert renewed != state.epoch
-                assert collection.change_token() != token
-                assert collection.state() == (3, 3, renewed)
-                for name in (None, "Store 2"):
-                    assert (await listing(collection, name)).epoch == renewed
-                replaced = await replace(collection, 1, Payload("Store 1", "1 Road"))
-                assert replaced is not None
-                assert replaced.epoch == renewed
-                await asyncio.sleep(1)
-                store = await get(collection, 2)
-                assert store is not None
-                assert store.epoch == renewed
-
-    run(main())
-
-
-def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = Sqlite(tmp_path)
-        async with handle(database) as collection:
-            await collection.load(numbered(1))
+    database = Sqlite(tmp_path)
+    async with handle(database) as collection:
+        await collection.load(numbered(3))
+        for _ in range(3):
+            state, token = collection.state(), collection.change_token()
+            assert isinstance(state, State)
+            assert state[:2] == (3, 3)
+            assert databases.epoch(database.url, renew=False) == state.epoch
             renewed = databases.epoch(database.url, renew=True)
-            time.sleep(1.1)  # noqa: ASYNC251 - nothing of it runs
-            store = await get(collection, 1)
+            assert renewed != state.epoch
+            assert collection.change_token() != token
+            assert collection.state() == (3, 3, renewed)
+            for name in (None, "Store 2"):
+                assert (await listing(collection, name)).epoch == renewed
+            replaced = await replace(collection, 1, Payload("Store 1", "1 Road"))
+            assert replaced is not None
+            assert replaced.epoch == renewed
+            await asyncio.sleep(1)
+            store = await get(collection, 2)
             assert store is not None
             assert store.epoch == renewed
 
-    run(main())
+
+async def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    async with handle(database) as collection:
+        await collection.load(numbered(1))
+        renewed = databases.epoch(database.url, renew=True)
+        time.sleep(1.1)
+        store = await get(collection, 1)
+        assert store is not None
+        assert store.epoch == renewed
 
 
 # What is refused, and stays as it was.

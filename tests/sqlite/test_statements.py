@@ -7,7 +7,7 @@ import pytest
 
 from storekeeper.sqlite import schema, statements
 from storekeeper.stores import Payload
-from tests.harness.imports import load
+from tests.harness.client import load
 
 
 @pytest.mark.parametrize(

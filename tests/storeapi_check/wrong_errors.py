@@ -23,14 +23,9 @@ def body(
 
 BODIES: dict[str, tuple[str, Callable[[Store], Store]]] = {
     "statusCode as a string": ("error-has-status-code", lambda _: {"statusCode": "400"}),
-    "statusCode as a float": ("error-has-status-code", lambda _: {"statusCode": 400.0}),
     "statusCode 422": ("error-has-status-code", lambda _: {"statusCode": 422}),
-    "statusCode null": ("error-has-status-code", lambda _: {"statusCode": None}),
-    "error BAD REQUEST": ("error-has-reason-phrase", lambda _: {"error": "BAD REQUEST"}),
     "error Bad request": ("error-has-reason-phrase", lambda _: {"error": "Bad request"}),
-    "error Validation Error": ("error-has-reason-phrase", lambda _: {"error": "Validation Error"}),
     "message as an array": ("error-has-message", lambda made: {"message": [made["message"]]}),
-    "an empty message": ("error-has-message", lambda _: {"message": ""}),
 }
 for of, mode in ((Reference, "detailed"), (GenericReference, "generic")):
     for wrong, (check, change) in BODIES.items():
@@ -51,18 +46,10 @@ REQUIRED, NO_STRING, NO_ADDRESS = '"name" is required', '"name" must be a string
 TOO_LONG = '"name" length must be less than or equal to 30 characters long'
 for message, instead, check in (
     (REQUIRED, '"name" is not allowed to be empty', "message-for-a-missing-name"),
-    (REQUIRED, '"name" is required.', "message-for-a-missing-name"),
     (REQUIRED, "'name' is required", "message-for-a-missing-name"),
-    (REQUIRED, NO_STRING, "message-for-a-missing-name"),
     (NO_STRING, "name must be a string", "message-for-a-number"),
-    (NO_STRING, '"name" must be a String', "message-for-a-number"),
-    (NO_STRING, REQUIRED, "message-for-a-number"),
     (TOO_LONG, "it is longer than 30 characters", "message-names-the-field"),
-    (TOO_LONG, NO_STRING, "message-names-the-field"),
-    (TOO_LONG, REQUIRED, "message-names-the-field"),
-    (NO_ADDRESS, NO_STRING, "message-names-the-field"),
     (NO_ADDRESS, '"value" must be a string', "message-names-the-field"),
-    (NO_ADDRESS, '"address" is required', "message-names-the-field"),
 ):
     breaks(f"{instead} for {message}", check, error_body=says(message, instead))
     breaks(f"{instead} for {message}, PUT only", check, error_body=says(message, instead, "update"))
@@ -82,29 +69,19 @@ for wrong, when, message, check in (
     ("an empty name", lambda name: name == "", '"name" is not allowed to be empty', "message-for-a-missing-name"),
     ("a missing name", lambda name: name is ..., '"name" must be given', "message-for-a-missing-name"),
     ("the number 0", lambda name: type(name) is int and name == 0, REQUIRED, "message-for-a-number"),
-    ("a fraction", lambda name: type(name) is float, '"name" must be an integer', "message-for-a-number"),
     ("a boolean", lambda name: isinstance(name, bool), "no string", "message-names-the-field"),
-    ("null", lambda name: name is None, "null is not allowed", "message-names-the-field"),
 ):
     breaks(f"another message for {wrong}", check, name_problems=problem(when, message))
 
 # Details
 
 DETAILS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "keys as a string": ("validation-has-keys", lambda keys: {"source": "payload", "keys": keys[0]}),
     "keys in quotes": ("validation-has-keys", lambda keys: {"source": "payload", "keys": [f'"{k}"' for k in keys]}),
-    "keys as paths": ("validation-has-keys", lambda keys: {"source": "payload", "keys": [[key] for key in keys]}),
     "no keys": ("validation-has-keys", lambda _: {"source": "payload", "keys": []}),
-    "keys absent": ("validation-has-keys", lambda _: {"source": "payload"}),
     "always both keys": ("validation-has-keys", lambda _: {"source": "payload", "keys": ["name", "address"]}),
-    "always the key name": ("validation-has-keys", lambda _: {"source": "payload", "keys": ["name"]}),
-    "a key twice": ("validation-has-keys", lambda keys: {"source": "payload", "keys": keys * 2}),
     "source body": ("validation-has-source", lambda keys: {"source": "body", "keys": keys}),
-    "source Payload": ("validation-has-source", lambda keys: {"source": "Payload", "keys": keys}),
-    "source as an array": ("validation-has-source", lambda keys: {"source": ["payload"], "keys": keys}),
     "source absent": ("validation-has-source", lambda keys: {"keys": keys}),
     "no validation": ("validation-has-source", lambda _: None),
-    "validation as an array": ("validation-has-source", lambda keys: [{"source": "payload", "keys": keys}]),
 }
 for wrong, (check, make) in DETAILS.items():
     breaks(wrong, check, validation=lambda self, keys, asked, m=make: m(keys))
@@ -134,7 +111,6 @@ MIXED: dict[str, Callable[[str, str], bool]] = {
     "always": lambda operation, message: True,
     "PUT only": lambda operation, message: operation == "update",
     "for an address": lambda operation, message: message == NO_ADDRESS,
-    "for a long name": lambda operation, message: message == TOO_LONG,
     "for an empty name on PUT": lambda operation, message: message == REQUIRED and operation == "update",
 }
 for mixed, mixes in MIXED.items():
@@ -162,9 +138,7 @@ for wrong, check, error_body in (
 
 FAILURES: dict[str, dict[str, object]] = {
     "its message": {"message": "oops"},
-    "its phrase": {"error": "Server Error"},
     "its code": {"statusCode": 0},
-    "its code as a string": {"statusCode": "500"},
 }
 for wrong, member in FAILURES.items():
     failure = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}

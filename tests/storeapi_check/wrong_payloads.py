@@ -11,7 +11,6 @@ from tests.storeapi_check.reference import GenericReference, Problem, Reference,
 for operation in ("create", "update"):
     for limit, check in (
         (29, "accepts-30-characters"),
-        (31, "rejects-31-characters"),
         (255, "rejects-31-characters"),
     ):
         breaks(
@@ -46,21 +45,14 @@ Accepts = Callable[[Any], bool]
 ACCEPTED: dict[str, tuple[str, str, Accepts]] = {
     "no name": ("name", "rejects-missing-name", lambda payload: "name" not in payload),
     "Name for name": ("name", "rejects-missing-name", lambda payload: "Name" in payload),
-    "no name but an address": ("name", "rejects-missing-name", lambda payload: [*payload] == ["address"]),
     "an empty name": ("name", "rejects-empty-name", lambda payload: payload.get("name") == ""),
     "a number as name": ("name", "rejects-number-as-name", lambda p: type(p.get("name")) in (int, float)),
-    "0 as name": ("name", "rejects-number-as-name", lambda p: type(p.get("name")) is int and p["name"] == 0),
     "a fraction as name": ("name", "rejects-number-as-name", lambda p: type(p.get("name")) is float),
     "null as name": ("name", "rejects-other-type-as-name", lambda p: "name" in p and p["name"] is None),
     "true as name": ("name", "rejects-other-type-as-name", lambda p: p.get("name") is True),
-    "false as name": ("name", "rejects-other-type-as-name", lambda p: p.get("name") is False),
     "an array as name": ("name", "rejects-other-type-as-name", lambda p: isinstance(p.get("name"), list)),
-    "an empty array as name": ("name", "rejects-other-type-as-name", lambda p: p.get("name") == []),
     "an object as name": ("name", "rejects-other-type-as-name", lambda p: isinstance(p.get("name"), dict)),
     "any address": ("address", "rejects-address-of-other-type", lambda _: True),
-    "0 as address": ("address", "rejects-address-of-other-type", lambda p: p.get("address") == 0),
-    "false as address": ("address", "rejects-address-of-other-type", lambda p: p.get("address") is False),
-    "a number as address": ("address", "rejects-address-of-other-type", lambda p: type(p["address"]) in (int, float)),
     "an array as address": ("address", "rejects-address-of-other-type", lambda p: isinstance(p["address"], list)),
     "an object as address": ("address", "rejects-address-of-other-type", lambda p: isinstance(p["address"], dict)),
 }
@@ -91,15 +83,13 @@ for operation in ("create", "update"):
         )
     for wrong, refuses in {
         "names of one letter": lambda payload: len(payload["name"]) == 1,
-        "the name 0": lambda payload: payload["name"] == "0",
         "names with emoji": lambda payload: max(payload["name"]) >= "\U00010000",
         "names that begin with a blank": lambda payload: payload["name"].startswith(" "),
         "addresses with line ends": lambda payload: "\n" in (payload.get("address") or ""),
         "a missing address": lambda payload: "address" not in payload,
         "addresses over 255": lambda payload: len(payload.get("address") or "") > 255,
-        "addresses over 30": lambda payload: len(payload.get("address") or "") > 30,
     }.items():
-        if operation == "update" or wrong not in {"names of one letter", "the name 0"}:
+        if operation == "update" or wrong != "names of one letter":
             breaks(
                 f"{operation}: {wrong} are refused",
                 "success-has-status-200",
@@ -130,7 +120,6 @@ for wrong, when in {
     "a payload without a name": lambda payload: "name" not in payload,
     "a payload of the wrong address": lambda payload: not isinstance(payload.get("address", ""), str),
     "a payload of a long name": lambda payload: isinstance(payload.get("name"), str) and len(payload["name"]) > 30,
-    "a payload of a number": lambda payload: type(payload.get("name")) is int,
 }.items():
     breaks(f"create: {wrong} is rejected and stored", "rejected-create-adds-nothing", create=stores_anyway(when))
 breaks(
@@ -192,8 +181,6 @@ def adds_another(operation: str, when: Callable[[Any], bool]) -> Callable[..., R
 REJECTED = "rejected-create-adds-no-other", "rejected-update-adds-no-other"
 OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Callable[[int], bool]]] = {
     "every rejected write adds another store": (REJECTED, ("create", "update"), lambda status: status == 400),
-    "every rejected create adds another store": (REJECTED[:1], ("create",), lambda status: status == 400),
-    "every rejected update adds another store": (REJECTED[1:], ("update",), lambda status: status == 400),
     "every update adds another store": (("update-adds-no-other",), ("update",), lambda status: status == 200),
 }
 for wrong, (checks, operations, when) in OTHERS.items():

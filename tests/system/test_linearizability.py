@@ -144,11 +144,3 @@ def test_a_write_lost_by_a_kill_is_found(database: str, tmp_path: Path) -> None:
         if "lost" in faults(recorder, database):
             return
     pytest.fail(f"{KILLS} kills lost nothing")
-
-
-def test_the_wrapper_weakens_nothing_by_itself(database: str, tmp_path: Path) -> None:
-    """So that what the tests above find is the weakness."""
-    recorder = Recorder()
-    with serving(tmp_path, "--workers=2", program=weakened.PROGRAM) as service:
-        recorder.run(service.port, OPERATIONS)
-    assert faults(recorder, database) == set()

@@ -21,7 +21,7 @@ from tests.harness.linux import workers
 from tests.harness.postgres_server import running
 from tests.harness.process import Running, kill_group, serving
 
-KILLS = 10
+KILLS = 3
 
 
 class Mirror(threading.Thread):
@@ -89,7 +89,7 @@ class Events(Mirror):
 
 def write(service: Running, over: threading.Event) -> None:
     number = 0
-    while not over.wait(0.002):
+    while not over.wait(0.005):
         number += 1
         method, target = ("POST", "/api/stores") if number % 3 else ("PUT", f"/api/stores/{1 + number // 3 % 50}")
         with suppress(OSError, HTTPException):

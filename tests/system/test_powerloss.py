@@ -6,7 +6,7 @@ import pytest
 
 from tests.campaigns import powerloss
 
-IMAGES = 70
+IMAGES = 40
 """Of each build; `make soak` opens many more."""
 
 
