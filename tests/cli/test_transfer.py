@@ -147,7 +147,7 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS[:2])
-async def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other: str) -> None:
+def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other: str) -> None:
     source, target = make(one), make(other)
     fill(source, 20)
     before = state_of(source)
@@ -157,12 +157,16 @@ async def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, 
         f", and verified; the copy keeps the epoch {before.epoch}: write no more to the source\n"
     )
     assert state_of(target) == state_of(source) == before
-    async with handle(target) as collection:
-        again = await collection.write(Replace(20, Payload("Keyed"), key=KEYS[-1]))
-        assert again == Replay(*astuple(a_store_with(20, Payload("Keyed"), before.version, before.epoch)))
-        new = await collection.write(Create(Payload("New"), key=("9", 9)))
-        assert new is not None
-        assert new.version == before.version + 1
+
+    async def main() -> None:
+        async with handle(target) as collection:
+            again = await collection.write(Replace(20, Payload("Keyed"), key=KEYS[-1]))
+            assert again == Replay(*astuple(a_store_with(20, Payload("Keyed"), before.version, before.epoch)))
+            new = await collection.write(Create(Payload("New"), key=("9", 9)))
+            assert new is not None
+            assert new.version == before.version + 1
+
+    run(main())
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS[:2])
@@ -419,23 +423,29 @@ def test_a_restore_by_other_tools_needs_a_new_epoch(tmp_path: Path, *, renewed: 
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_the_epoch_is_printed_and_renewed_beside_a_service(make: Make, kind: str) -> None:
+def test_the_epoch_is_printed_and_renewed_beside_a_service(make: Make, kind: str) -> None:
     database = make(kind)
-    async with handle(database) as collection:
-        await create(collection, Payload("A"))
-        first = await state(collection)
-        assert re.fullmatch("[a-z2-7]{8}", first.epoch)
-        shown = await asyncio.to_thread(run_command, "epoch", "--database", database.url)
-        assert (shown.returncode, shown.stdout.decode(), shown.stderr) == (0, f"{first.epoch}\n", b"")
-        renewed = await asyncio.to_thread(run_command, "epoch", "--new", env={"STOREKEEPER_DATABASE": database.url})
-        assert renewed.returncode == 0
-        second = await state(collection)
-        assert renewed.stdout.decode().split()[-1] == second.epoch != first.epoch
-        assert second == (*first[:2], second.epoch)
-        store = await get(collection, 1)
-        assert store is not None
-        assert store.epoch == second.epoch
-        assert (await create(collection, Payload("B"))).epoch == second.epoch
+
+    async def main() -> None:
+        async with handle(database) as collection:
+            await create(collection, Payload("A"))
+            first = await state(collection)
+            assert re.fullmatch("[a-z2-7]{8}", first.epoch)
+            shown = await asyncio.to_thread(run_command, "epoch", "--database", database.url)
+            assert (shown.returncode, shown.stdout.decode(), shown.stderr) == (0, f"{first.epoch}\n", b"")
+            renewed = await asyncio.to_thread(
+                run_command, "epoch", "--new", env={"STOREKEEPER_DATABASE": database.url}
+            )
+            assert renewed.returncode == 0
+            second = await state(collection)
+            assert renewed.stdout.decode().split()[-1] == second.epoch != first.epoch
+            assert second == (*first[:2], second.epoch)
+            store = await get(collection, 1)
+            assert store is not None
+            assert store.epoch == second.epoch
+            assert (await create(collection, Payload("B"))).epoch == second.epoch
+
+    run(main())
     assert state_of(database).version == 2
 
 

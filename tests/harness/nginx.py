@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.harness.client import until
 from tests.harness.machine import need
+from tests.harness.process import free_port
 
 _CONFIGURATION = """\
 daemon off;
@@ -40,8 +41,7 @@ def nginx(folder: Path, service: int, path: str = "/", settings: str = "") -> It
     program = shutil.which("nginx")
     if program is None:
         need("nginx", "nginx is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     configuration = folder / "nginx.conf"
     configuration.write_text(_CONFIGURATION % (port, settings, path, service))
     process = subprocess.Popen([program, "-p", str(folder), "-e", "stderr", "-c", str(configuration)])

@@ -5,7 +5,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 
 from psycopg import pq
 from psycopg.pq.abc import PGconn
+
+from tests.harness.process import free_port
 
 TIMEOUT = 60.0
 
@@ -74,7 +75,7 @@ class Server:
         self.groups: list[int] | None = [] if other else None
         self.folder = folder
         self.data = folder / "data"
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self.settings: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._kept: PGconn | None = None
@@ -332,9 +333,3 @@ _WATCH = """read -r _
 [ -e "$0/data/postmaster.pid" ] && kill -QUIT "$(head -n 1 "$0/data/postmaster.pid")" && sleep 2
 rm -rf "$0"
 """
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

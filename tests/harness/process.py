@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -66,6 +67,15 @@ def environment(changes: dict[str, str] | None) -> dict[str, str]:
     """Return this process's environment without settings, with these changes."""
     mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
     return mine | (changes or {})
+
+
+def free_port() -> int:
+    """Return a port at which nobody listens, and that the kernel gives to no client meanwhile: it is below those."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass

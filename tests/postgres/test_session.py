@@ -29,6 +29,7 @@ from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
+from tests.harness.process import free_port
 from tests.harness.stores import a_row, a_store, content, shown
 from tests.oracles.promises import until
 
@@ -487,9 +488,7 @@ def pooled(database: Postgres, mode: str, more: str = "") -> Iterator[Postgres]:
         "pgbouncer", "it is not installed (Debian: apt-get install pgbouncer)"
     )
     server = postgres()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     settings = server.folder / f"pgbouncer-{mode}.ini"
     settings.write_text(
         f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"

@@ -19,7 +19,18 @@ from storekeeper.supervisor import Supervisor
 from tests.harness.client import until
 from tests.harness.command import run
 from tests.harness.machine import need
-from tests.harness.process import COMMAND, TIMEOUT, Response, Running, ask, environment, kill_group, refused, serving
+from tests.harness.process import (
+    COMMAND,
+    TIMEOUT,
+    Response,
+    Running,
+    ask,
+    environment,
+    free_port,
+    kill_group,
+    refused,
+    serving,
+)
 
 ACTIVATE = "systemd-socket-activate"
 WORKERS = (1, 2)
@@ -126,11 +137,6 @@ def activated(folder: Path, *args: str, listen: str = "127.0.0.1:0", more: tuple
         yield Running(process, port, log)
     finally:
         kill_group(process)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def service_in(folder: Path) -> int:

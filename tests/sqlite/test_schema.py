@@ -181,7 +181,6 @@ def read_snapshot(path: Path) -> None:
 
 
 def load_examples(path: Path) -> None:
-    schema.prepare(path)
     assert load(f"sqlite:///{path}", EXAMPLES) == range(6, 9)
 
 

@@ -1,7 +1,6 @@
 """A browser's own EventSource, with the three lines of `docs/clients.md`, misses no change."""
 
 import re
-import socket
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from tests.harness.client import until
 from tests.harness.databases import postgres
 from tests.harness.pages import ROOT, blocks
 from tests.harness.postgres_server import running
-from tests.harness.process import Running, serving
+from tests.harness.process import Running, free_port, serving
 
 AWAY = 3.0
 """Seconds without the database: less than a comment's interval, so that nothing at all comes on the stream."""
@@ -33,8 +32,7 @@ def recipe() -> str:
 
 def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_path: Path) -> None:
     postgres()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     args = f"--port={port}"
     expected: list[list[object]] = []
 

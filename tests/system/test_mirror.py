@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from tests.harness.databases import postgres
 from tests.harness.events import Listener
 from tests.harness.linux import workers
 from tests.harness.postgres_server import running
-from tests.harness.process import Running, kill_group, serving
+from tests.harness.process import Running, free_port, kill_group, serving
 
 KILLS = 3
 
@@ -143,8 +142,7 @@ def postgres_databases(_folder: Path) -> Iterator[tuple[Callable[[], str], Calla
 def test_a_copy_made_of_the_feed_equals_the_list_through_kills_a_restart_and_a_restore(
     tmp_path: Path, new_databases: Any
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     anybody = Running(None, port, tmp_path)  # type: ignore[arg-type]  # whichever process serves the port
     mirrors: list[Mirror] = [Polls(anybody), Events(anybody)]
     with new_databases(tmp_path) as (new_database, restart):
