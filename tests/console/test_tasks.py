@@ -16,7 +16,7 @@ Open = Callable[..., Console]
 
 PAGE = (ROOT / "docs/console.md").read_text()
 WORDS = (ROOT / "src/storekeeper/console/words.js").read_text()
-NO_TASKS = ["On a phone", "For those who run it"]
+NO_TASKS = ["For those who run it"]
 NO_WORDS = {"CSV", "Excel", "Store Number"}
 TASKS: list[str] = []
 
@@ -42,7 +42,7 @@ def test_every_task_of_the_page_has_its_test_and_names_what_there_is() -> None:
     assert {words for words in named if words not in known} == set()
 
 
-@task("Correct a store")
+@task("Correct stores")
 def test_correct(shop: Running, open_console: Open) -> None:
     page = open_console(shop)
     page.page.get_by_placeholder("Search name or address").fill("HARBOUR 3")
@@ -56,7 +56,6 @@ def test_correct(shop: Running, open_console: Open) -> None:
     assert page.address == "?q=HARBOUR+3&store=3"
 
 
-@task("Go through many stores")
 def test_go_through(shop: Running, open_console: Open) -> None:
     first = add(shop, "Zoo West")
     add(shop, "Zoo East")
@@ -126,7 +125,6 @@ def test_conflict(shop: Running, open_console: Open) -> None:
     assert stores_of(shop)[7] == {"id": 8, "name": "Ours", "address": "8 Mole Street"}
 
 
-@task("Paste rows from a spreadsheet")
 def test_paste(shop: Running, open_console: Open) -> None:
     page = open_console(shop)
     page.page.get_by_role("link", name="Import").click()
@@ -141,7 +139,7 @@ def test_paste(shop: Running, open_console: Open) -> None:
     assert (by_name["Harbour 9"], by_name["New Pier"]) == ("9 Mole Street", None)
 
 
-@task("Import a file with other columns, and mend what is not valid")
+@task("Import a spreadsheet")
 def test_import(shop: Running, open_console: Open) -> None:
     rows = [["Store Number", "Store Name", "Street", "City", "Postcode", "Phone"]]
     rows += [[f"S-{number}", f"Branch {number}", f"{number} High Street", "York", "YO1", "1"] for number in range(12)]
