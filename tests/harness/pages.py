@@ -8,7 +8,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,11 @@ class Step:
         """The command without the comment behind it."""
         return self.command.partition("  #")[0].strip()
 
+    def at(self, port: int) -> "Step":
+        """Return the step with a service at another port of this machine."""
+        old, new = "127.0.0.1:8080", f"127.0.0.1:{port}"
+        return replace(self, command=self.command.replace(old, new), printed=self.printed.replace(old, new))
+
     def difference(self, status: int, output: str) -> str | None:
         """Return how a run differs from what the page says; a `…` there stands for anything."""
         expected = ".*".join(re.escape(part) for part in self.printed.strip().split("…"))
@@ -73,11 +79,17 @@ def blocks(page: Path) -> Iterator[tuple[int, str, list[str]]]:
         begin, language, lines = (0 if begin else number), line[3:], []
 
 
-def steps(page: Path) -> list[Step]:
-    """Return the commands of all `console` blocks of a page, in order."""
+def steps(page: Path, section: str = "") -> list[Step]:
+    """Return the commands of all `console` blocks of a page, or of one section of it, in order."""
     found: list[Step] = []
+    text = page.read_text()
+    first, last = 0, text.count("\n")
+    if section:
+        before, _, rest = text.partition(f"\n## {section}\n")
+        first = before.count("\n")
+        last = first + rest.partition("\n## ")[0].count("\n") + 2
     for begin, language, lines in blocks(page):
-        if language == "console":
+        if language == "console" and first <= begin <= last:
             text = "\n".join(lines) + "\n"
             found += [Step(f"{page.name}:{begin}", *match) for match in _STEP.findall(text)]
     return found
@@ -123,3 +135,16 @@ class Shell:
         """End the shell and all that it started in its session."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
+
+
+@contextmanager
+def follower(folder: Path, **env: str) -> Iterator[Shell]:
+    """A shell in a folder that has this checkout's `.venv`."""
+    if not (folder / ".venv").exists():
+        (folder / ".venv").symlink_to(ROOT / ".venv")
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
+    shell = Shell(["bash"], folder, mine | env)
+    try:
+        yield shell
+    finally:
+        shell.close()

@@ -1,11 +1,8 @@
 """What holds for every page; and the commands of those that need no machine of their own do what the pages say."""
 
-import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,40 +11,40 @@ from playwright.sync_api import expect
 from tests.harness.browser import chromium
 from tests.harness.console import console
 from tests.harness.databases import postgres
-from tests.harness.pages import NOT_RUN, ON_A_MACHINE, PAGES, README, REFERENCE, ROOT, Shell, Step, blocks, steps
+from tests.harness.pages import (
+    NOT_RUN,
+    ON_A_MACHINE,
+    PAGES,
+    README,
+    REFERENCE,
+    ROOT,
+    Shell,
+    Step,
+    blocks,
+    follower,
+    steps,
+)
 from tests.harness.process import Running, serving
 
 SCALING = ROOT / "docs/scaling.md"
 SPREADSHEETS = ROOT / "docs/spreadsheets.md"
 TUTORIAL = ROOT / "docs/tutorial.md"
-CONFORMANCE = ROOT / "docs/conformance.md"
+CHECKING = ROOT / "docs/checking.md"
 BENCHMARKS = ROOT / "docs/benchmarks.md"
-CLIENTS = ROOT / "docs/clients.md"
+CALLING, MIRROR = ROOT / "docs/calling.md", ROOT / "docs/mirror.md"
 
 PAGES_NOT_RUN = {
-    CLIENTS: "tests/project/test_clients.py runs its recipes",
+    CALLING: "tests/project/test_calling.py runs its commands and its code",
+    MIRROR: "tests/project/test_calling.py runs its commands",
     BENCHMARKS: "it takes minutes; tests/project/test_benchmarks.py runs its parts",
-    CONFORMANCE: "the kit's own tests run its commands and read its report; the long one is of port 3000",
 }
-
-
-@contextmanager
-def follower(folder: Path) -> Iterator[Shell]:
-    """A shell in a fresh folder that has this checkout's `.venv`."""
-    (folder / ".venv").symlink_to(ROOT / ".venv")
-    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
-    shell = Shell(["bash"], folder, mine)
-    try:
-        yield shell
-    finally:
-        shell.close()
 
 
 def run(taken: list[Step], shell: Shell, service: Running | None = None) -> None:
     """Run commands of a page, beside a service of the test's."""
     for step in taken:
-        here = step.typed.replace("127.0.0.1:8080", f"127.0.0.1:{service.port}") if service else step.typed
-        assert step.difference(*shell.run(here)) is None
+        here = step.at(service.port) if service else step
+        assert here.difference(*shell.run(here.typed)) is None
 
 
 def test_every_command_of_the_readme_prints_what_it_says(tmp_path: Path) -> None:
@@ -62,6 +59,11 @@ def test_every_command_of_the_page_on_spreadsheets_prints_what_it_says(tmp_path:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     with follower(tmp_path) as shell:
         run(steps(SPREADSHEETS), shell)
+
+
+def test_every_command_of_the_page_on_checking_prints_what_it_says(tmp_path: Path) -> None:
+    with serving(tmp_path, "--examples") as service, follower(tmp_path) as shell:
+        run(steps(CHECKING), shell, service)
 
 
 def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_every_fenced_command_of_a_page_is_one_that_a_test_runs(page: Path) -> N
     if page in PAGES_NOT_RUN:
         return
     assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid"}
-    assert not steps(page) or page in {README, SCALING, SPREADSHEETS, TUTORIAL, *ON_A_MACHINE}
+    assert not steps(page) or page in {README, SCALING, SPREADSHEETS, TUTORIAL, CHECKING, *ON_A_MACHINE}
     shown = [
         line
         for _, language, lines in blocks(page)
@@ -159,6 +161,11 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading_that_there_are(page:
 MAX_WORDS = {
     "README.md": 550,
     "docs/tutorial.md": 700,
+    "docs/spreadsheets.md": 900,
+    "docs/console.md": 600,
+    "docs/calling.md": 1200,
+    "docs/mirror.md": 700,
+    "docs/checking.md": 400,
     "docs/installing.md": 900,
     "docs/proxy.md": 600,
     "docs/backups.md": 500,

@@ -1,15 +1,14 @@
-"""A browser's own EventSource, with the three lines of `docs/clients.md`, misses no change."""
+"""A browser's own EventSource, with what `examples/live.js` adds, misses no change."""
 
-import re
 import time
 from pathlib import Path
 
 from playwright.sync_api import Page
 
+from tests import ROOT
 from tests.harness import browser
 from tests.harness.client import until
 from tests.harness.databases import postgres
-from tests.harness.pages import ROOT, blocks
 from tests.harness.postgres_server import running
 from tests.harness.process import Running, free_port, serving
 
@@ -17,17 +16,16 @@ AWAY = 3.0
 """Seconds without the database: less than a comment's interval, so that nothing at all comes on the stream."""
 
 
-def recipe() -> str:
-    """Return the recipe without its last line, with a pause of 0.2 s instead of 5 s; the page notes what it heard."""
-    (text,) = [
-        "\n".join(lines) for _, language, lines in blocks(ROOT / "docs/clients.md") if "EventSource(" in str(lines)
-    ]
-    text, _, _ = text.rpartition("\nconsole.log(")
-    text, count = re.subn(
-        "setTimeout\\(listen, 5000, take\\)", "{ remade += 1; setTimeout(listen, 200, take); }", text
-    )
-    assert count == 1
-    return f"window.remade = 0; window.heard = []; {text}\nlisten((type, data) => heard.push([type, data.seq]));"
+def program() -> str:
+    """Return `examples/live.js` with a pause of 0.2 s instead of 5 s; the page notes what it heard."""
+    text = (ROOT / "examples/live.js").read_text().replace("export function", "function")
+    pause = "timer = setTimeout(connect, 5000);"
+    assert text.count(pause) == 1
+    text = text.replace(pause, "{ remade += 1; timer = setTimeout(connect, 200); }")
+    return f"window.remade = 0; window.heard = []; {text}"
+
+
+LISTEN = "window.stop = listen(location.origin, '0', (type, data) => heard.push([type, data.seq]));"
 
 
 def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_path: Path) -> None:
@@ -46,7 +44,7 @@ def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_pat
         url = server.new_database()
         with serving(tmp_path, args, database=url) as service:
             page.goto(f"http://127.0.0.1:{port}/health/live")
-            page.evaluate(f"() => {{ {recipe().replace('http://127.0.0.1:8080', f'http://127.0.0.1:{port}')} }}")
+            page.evaluate(f"() => {{ {program()}\n{LISTEN} }}")
             add(service, page)
             server.stop()
             time.sleep(AWAY)
@@ -60,3 +58,7 @@ def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_pat
             page.wait_for_function("remade > 0")
             server.start()
             add(service, page)
+            page.evaluate("stop()")
+            until(lambda: service.request("POST", "/api/stores", {"name": "Unheard"}).status == 200)
+            page.wait_for_timeout(1000)
+            assert page.evaluate("heard.length") == len(expected)
