@@ -17,7 +17,7 @@ from storekeeper.stores import Payload
 from tests.harness.in_process import Inside, cached, inside, last_response, settled, until
 from tests.harness.process import Response
 from tests.harness.tokens import add_token
-from tests.harness.wire import create, request, responses
+from tests.harness.wire import request, responses
 
 ONE = request("GET", "/api/stores/1")
 OTHER = request("GET", "/api/stores/2")
@@ -74,14 +74,6 @@ async def test_a_request_behind_another_in_one_read_misses_nothing(tmp_path: Pat
             connection.data_received(OTHER + ONE)
             await settled(connection)
             assert responses(line.sent, "GET", "GET")[1].json["name"] == f"Name {number}"
-
-
-async def test_own_writes_are_seen_too(tmp_path: Path) -> None:
-    async with two_stores(tmp_path) as (service, _):
-        for count in range(3, 9):
-            assert len((await ask(service, LIST)).json) == count - 1
-            assert (await ask(service, create("Own"))).json["id"] == count
-            assert len((await ask(service, LIST)).json) == count
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness.cases import case
-from tests.harness.client import assert_success, create, nothing_changes
+from tests.harness.client import assert_success, create
 from tests.harness.databases import EVERY_KIND
 from tests.harness.process import Running, ask
 from tests.harness.stores import shown
 from tests.harness.wire import assert_error, dial
 
 pytestmark = EVERY_KIND
-
-TEST = ("GET, HEAD, OPTIONS", "/test")
-STORES = ("GET, HEAD, POST, OPTIONS", "/api/stores")
-STORE = ("GET, HEAD, PUT, OPTIONS", "/api/stores/1")
-LIVE = ("GET, HEAD, OPTIONS", "/health/live")
 
 
 # Decisions 1 and 2: ids.
@@ -38,9 +33,6 @@ def test_no_text_for_an_id_is_an_unexpected_failure(service: Running, text: str)
 
 
 # Decision 16: methods.
-
-
-OPTIONS = [TEST, STORES, STORE, LIVE, ("GET, HEAD, POST, PUT, OPTIONS", "*")]
 
 
 HEADED = [
@@ -97,9 +89,6 @@ def test_a_health_check_of_a_load_balancer_gets_a_status_in_each_form(service: R
             assert wire.response(to=sent.split()[0].decode("latin-1")).status == status
 
 
-# Decision 17: unknown paths.
-
-
 # Decisions 18 and 19: the query.
 
 
@@ -133,29 +122,6 @@ def test_the_query_is_decoded_as_a_form(service: Running) -> None:
             found = service.request("GET", f"/api/stores?{query}").json
             assert found[-1]["id"] == id
             assert {store["name"] for store in found} == {name}
-
-
-def test_names_are_compared_code_point_by_code_point(fresh: Running) -> None:
-    alike = [
-        "\xfc",
-        "u\u0308",
-        "\xdc",
-        "\ufb01",
-        "fi",
-        "\u017f",
-        "s",
-        "S",
-        "\u212a",
-        "k",
-        "K",
-        "I",
-        "\u0131",
-        "ss",
-        "ß",
-    ]
-    ids = {name: create(fresh, name) for name in alike}
-    for name, id in ids.items():
-        assert [store["id"] for store in fresh.request("GET", f"/api/stores?name={quote(name)}").json] == [id]
 
 
 # Decisions 20 to 24: headers and bytes.
@@ -198,26 +164,6 @@ def test_an_error_is_compact_json_in_its_order_of_keys(service: Running) -> None
         b'{"statusCode":400,"error":"Bad Request","message":"\\"name\\" is required",'
         b'"validation":{"source":"payload","keys":["name"]}}'
     )
-
-
-# Decisions 25 and 26.
-
-
-NEVER_DELETED = ["/api/stores/1", "/api/stores", "/api/stores/none"]
-
-
-def test_a_store_is_never_deleted(service: Running) -> None:
-    for target in NEVER_DELETED:
-        with case(target):
-            create(service, "For ever")
-            with nothing_changes(service):
-                assert_error(service.request("DELETE", target), 405)
-
-
-def test_nobody_is_asked_who_he_is(service: Running) -> None:
-    for authorization in ("Basic Og==", "Bearer x", ""):
-        response = service.request("POST", "/api/stores", {"name": "Open"}, {"authorization": authorization})
-        assert_success(response)
 
 
 # Decision 50: the root.

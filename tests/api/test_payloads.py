@@ -1,34 +1,14 @@
 """Decisions 3 to 15: what a payload may be, over a socket."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.harness.cases import case
 from tests.harness.client import accepted, nothing_changes
-from tests.harness.process import Running, serving
+from tests.harness.process import Running
 from tests.harness.stores import fields
 from tests.harness.wire import assert_error
-
-
-@pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A service that rejects unknown keys."""
-    with serving(tmp_path_factory.mktemp("strict"), "--unknown-keys=reject", "--examples") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def generic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A service in the generic mode that rejects unknown keys."""
-    options = ("--error-detail=generic", "--unknown-keys=reject", "--examples")
-    with serving(tmp_path_factory.mktemp("generic"), *options) as running:
-        yield running
-
-
-# Decision 4.
-
 
 # Decisions 5 to 11: the rules of the fields.
 
@@ -75,9 +55,6 @@ def test_every_way_to_write_the_same_json_is_accepted(service: Running) -> None:
     for body in SPELLINGS:
         with case(body):
             assert accepted(service, body) == fields("A")
-
-
-# Decision 14: the media type.
 
 
 # Decision 15: the size. What the client sees of the refusal is in test_connection.py.

@@ -1,6 +1,5 @@
 """What a batch of commands does: one pure function for both databases."""
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -417,14 +416,6 @@ def test_any_batches_are_what_their_commands_do_one_after_another(batches: list[
     _compare(batches)
 
 
-def test_long_histories_of_many_batches_are_what_their_commands_do() -> None:
-    """Random, with conditions that often hold."""
-    seen: set[str] = set()
-    for seed in range(60):
-        seen |= _compare(list(_random_batches(random.Random(seed))))
-    assert seen == {"a store", "none", "412", "422", "again", "unchanged"}
-
-
 def _compare(batches: list[tuple[int, list[Command]]]) -> set[str]:
     model, rows, now, seen = Model(), Rows(), NOW, set[str]()
     for step, commands in batches:
@@ -447,27 +438,3 @@ def _kind(result: Result, batch: Batch) -> str:
             return "again"
         return "a store" if result.version in {change[0] for change in batch.changes} else "unchanged"
     return "none" if result is None else "412" if isinstance(result, PreconditionFailed) else "422"
-
-
-def _random_batches(chosen: random.Random) -> Iterator[tuple[int, list[Command]]]:
-    version = 0
-
-    def tags() -> Tags | None:
-        near = [tag(max(0, version - chosen.randrange(3)), chosen.choice([EPOCH] * 5 + [OTHER])) for _ in range(2)]
-        return chosen.choice([None, None, ANY, frozenset(near), frozenset()])
-
-    def command() -> Command:
-        key = chosen.choice([None, chosen.choice("abcdefghi")])
-        payload = Payload(chosen.choice("AB"), chosen.choice([None, "x"]))
-        if chosen.random() < 0.2:
-            return _keyed(Create(payload, tags()), key)
-        return _keyed(
-            Replace(chosen.randrange(1, 6), payload, tags(), chosen.choice([None, None, None, tags()])), key
-        )
-
-    for _ in range(12):
-        commands = []
-        for _ in range(chosen.randrange(10)):
-            commands.append(command())
-            version += chosen.random() < 0.4
-        yield chosen.choice([0, 5, -5, 1_000_000_000]), commands

@@ -109,22 +109,6 @@ async def test_those_that_were_told_are_few(tmp_path: Path, monkeypatch: pytest.
         assert [len(line.sent) > 0 for line in lines] == [True] * 3 + [False] * 3
 
 
-async def test_who_is_idle_is_looked_for_once_between_two_sweeps(tmp_path: Path) -> None:
-    async with inside(tmp_path) as service:
-        all = service.service.runtime.limits.connections
-        all.maximum = 2
-        (busy, _), (other, _) = [service.connect() for _ in range(2)]
-        for connection in (busy, other):
-            connection.data_received(b"G")
-        assert last_response(service.connect()[1]).status == 503
-        other.data_received(b"ET /test HTTP/1.1\r\nHost: a\r\n\r\n")
-        await settled(other)
-        assert last_response(service.connect()[1]).status == 503
-        await all.sweep(asyncio.get_running_loop().time())
-        assert service.connect()[1].sent == b""
-        assert other.transport.is_closing()
-
-
 @pytest.mark.parametrize(
     ("files", "connections"),
     [(64, 16), (128, 32), (200, 72), (1024, 896), (100_000, 20_000), (resource.RLIM_INFINITY, 20_000)],

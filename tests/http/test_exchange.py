@@ -219,17 +219,6 @@ async def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_
             assert told.pop()[1] == b"bad"
 
 
-async def test_the_observer_learns_the_number_of_the_token(tmp_path: Path) -> None:
-    text = add_token(f"sqlite:///{tmp_path}/stores.db", "one", "read")
-    told: list[tuple[Any, ...]] = []
-    async with inside(tmp_path, auth="all") as service:
-        connection, _ = service.connect(observe=lambda of: told.append((of.route, of.status, of.token_number)))
-        for fields in ((), (f"Authorization: Bearer {text}",)):
-            connection.data_received(request("GET", "/api/stores", None, *fields))
-            await settled(connection)
-    assert told == [("stores", 401, 0), ("stores", 200, 1)]
-
-
 # Streams.
 
 

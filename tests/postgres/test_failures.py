@@ -24,7 +24,7 @@ from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import inside, run, settled, statuses
 from tests.harness.machine import fill_disk, mounted
-from tests.harness.postgres_server import Server, either, folder, replicated, running, shared_memory
+from tests.harness.postgres_server import Server, either, folder, replicated, running
 from tests.harness.process import Response, Running, serving
 from tests.harness.wire import create as store
 from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
@@ -75,16 +75,6 @@ def test_the_database_is_killed_and_restarted_under_load(server: Server, tmp_pat
         assert history.refused | history.unknown
         for instance in both:
             assert "event=bug" not in instance.log
-
-
-def test_a_server_of_the_tests_leaves_no_shared_memory_behind() -> None:
-    postgres()
-    with running() as server:
-        segment = shared_memory(server.folder)
-        assert segment is not None
-        assert list((server.data / "pg_dynshmem").iterdir()) != []  # and not in /dev/shm
-    left = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=True).stdout
-    assert segment not in left.split()
 
 
 def test_connections_are_ended_under_load(server: Server, tmp_path: Path) -> None:

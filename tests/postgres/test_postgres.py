@@ -6,7 +6,6 @@
 import asyncio
 import subprocess
 import sys
-from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -25,7 +24,7 @@ from storekeeper.stores import EXAMPLES, Payload, Store
 from tests.harness import weakened
 from tests.harness.collection import create, get, listing, now, numbered, replace
 from tests.harness.databases import Postgres, Sqlite, handle, postgres
-from tests.harness.process import ask, serving, start
+from tests.harness.process import serving, start
 from tests.harness.stores import a_store, shown_with
 from tests.oracles.promises import until
 
@@ -131,24 +130,6 @@ async def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_
             assert await get(two, 7) == replaced
         stop.set()
         await beside
-
-
-@pytest.mark.parametrize("times", [200, pytest.param(1000, marks=pytest.mark.thorough)])
-def test_created_on_one_instance_it_is_read_on_the_other_a_thousand_times(
-    database: Postgres, tmp_path: Path, times: int
-) -> None:
-    with (
-        serving(tmp_path, database=database.url) as one,
-        serving(tmp_path, database=database.url) as two,
-        ExitStack() as stack,
-    ):
-        here, there = stack.enter_context(closing(one.connection())), stack.enter_context(closing(two.connection()))
-        for number in range(1, times + 1):
-            created = ask(here, "POST", "/api/stores", {"name": f"Store {number}"}).json
-            assert created["id"] == number
-            assert ask(there, "GET", f"/api/stores/{number}").json == created
-            assert ask(there, "GET", f"/api/stores?name=Store+{number}").json == [created]
-            here, there = there, here
 
 
 async def test_more_than_may_wait_is_refused_at_once(database: Postgres) -> None:

@@ -278,29 +278,6 @@ def test_an_ipv6_address_is_said_in_brackets(tmp_path: Path) -> None:
             assert wire.response().body == b"OK"
 
 
-def test_several_first_starts_at_once_make_one_database(tmp_path: Path) -> None:
-    services: list[Running] = []
-    with_all = threading.Barrier(4)
-
-    def start() -> None:
-        with serving(tmp_path, "--examples") as service:
-            services.append(service)
-            with_all.wait(TIMEOUT)
-            store(service, "One each")
-            with_all.wait(TIMEOUT)
-            assert len(service.request("GET", "/api/stores").json) == 6
-            with_all.wait(TIMEOUT)
-
-    threads = [threading.Thread(target=start) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(3):
-        with_all.wait(TIMEOUT)
-    for thread in threads:
-        thread.join()
-    assert len(services) == 3
-
-
 def test_examples_follow_if_no_thread_can_be_made_for_them_at_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

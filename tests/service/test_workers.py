@@ -2,51 +2,15 @@
 
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
-from tests.harness.client import assert_success, until
 from tests.harness.client import create as store
+from tests.harness.client import until
 from tests.harness.linux import connections, parent, workers
-from tests.harness.process import TIMEOUT, Running, ask, serving
+from tests.harness.process import TIMEOUT, serving
 from tests.harness.wire import dial, request
-
-CLIENTS = 20
-EACH = 10
-
-
-def creates_and_reads(service: Running, client: int) -> list[int]:
-    """Create stores on one connection; read each back at once on a new one, which any worker may take."""
-    ids = []
-    connection = service.connection()
-    try:
-        for number in range(EACH):
-            body = {"name": f"Client {client}", "address": str(number)}
-            created = ask(connection, "POST", "/api/stores", body)
-            assert_success(created)
-            ids.append(created.json["id"])
-            assert service.request("GET", f"/api/stores/{ids[-1]}").body == created.body
-            found = service.request("GET", "/api/stores?name=" + quote(f"Client {client}")).json
-            assert [each["id"] for each in found] == ids
-    finally:
-        connection.close()
-    return ids
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_clients_that_create_at_once_get_every_number_once(tmp_path: Path, count: int) -> None:
-    """Ids are 1..n without a hole; each sees its own store at once, through whatever worker."""
-    with serving(tmp_path, f"--workers={count}") as service:
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            ids = list(pool.map(lambda client: creates_and_reads(service, client), range(CLIENTS)))
-        assert sorted(chain(*ids)) == list(range(1, CLIENTS * EACH + 1))
-        assert all(mine == sorted(mine) for mine in ids)
-        stores = service.request("GET", "/api/stores").json
-        assert [each["id"] for each in stores] == list(range(1, CLIENTS * EACH + 1))
 
 
 def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:

@@ -36,16 +36,6 @@ def test_a_service_killed_while_it_writes_loses_nothing(tmp_path: Path) -> None:
     assert row.figures["kills"] == 2
 
 
-def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
-    row = crash.kill_service("worker", tmp_path, 1, TWO, crash.worker, life=800)
-    assert row.violations == []
-
-
-def test_nothing_is_left_of_a_service_whose_supervisor_was_killed(tmp_path: Path) -> None:
-    row = crash.kill_service("supervisor", tmp_path, 1, TWO, crash.supervisor, life=800)
-    assert row.violations == []
-
-
 def test_a_killed_import_leaves_all_or_nothing(tmp_path: Path) -> None:
     row = crash.kill_import(tmp_path, 1, TWO, 2000)
     assert row.violations == []
