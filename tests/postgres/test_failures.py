@@ -62,21 +62,6 @@ def assert_refused(response: Response, outcome: str = "none") -> None:
     assert response.json["outcome"] == outcome
 
 
-def test_the_database_is_killed_and_restarted_under_load(server: Server, tmp_path: Path) -> None:
-    with instances(server.new_database(), tmp_path) as both:
-        with Writers(both, 16) as history:
-            for _ in range(2):
-                history.everybody_writes(30, least=5)
-                server.kill()
-                server.start()
-                history.everybody_writes(RECOVERY)
-        assert_nothing_lost(history, *both)
-        assert len(history.acknowledged) > 16 * 12
-        assert history.refused | history.unknown
-        for instance in both:
-            assert "event=bug" not in instance.log
-
-
 def test_connections_are_ended_under_load(server: Server, tmp_path: Path) -> None:
     """As an administrator, a proxy or a network does it: at any moment, one or all."""
     with instances(server.new_database(), tmp_path) as both:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from storekeeper.supervisor import Supervisor
+from tests.harness.cases import thorough
 from tests.harness.client import until
 from tests.harness.command import run
 from tests.harness.machine import need
@@ -155,7 +156,7 @@ def wait_for_more(served: Sequence[int]) -> None:
     until(lambda: len(served) > enough)
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", [2, *thorough(1)])
 def test_a_restart_under_load_refuses_and_loses_no_connection(tmp_path: Path, workers: int) -> None:
     failed: list[str] = []
     served: list[int] = []

@@ -114,11 +114,11 @@ def assert_finds(fault: str, recorder: Recorder, service: Running, database: str
 @pytest.mark.parametrize(
     ("change", "build", "fault"),
     [
-        ("keeps_responses_for_ever", "1 worker", "stale"),
+        pytest.param("keeps_responses_for_ever", "1 worker", "stale", marks=pytest.mark.thorough),
         pytest.param("sees_own_writes_only", "2 workers", "stale", marks=pytest.mark.thorough),
         ("acknowledges_before_commit", "1 worker", "stale"),
         pytest.param("counts_ids_in_memory", "2 workers", "duplicate", marks=pytest.mark.thorough),
-        ("ignores_if_match", "1 worker", "phantom"),
+        pytest.param("ignores_if_match", "1 worker", "phantom", marks=pytest.mark.thorough),
         pytest.param("remembers_only_its_own_keys", "2 workers", "phantom", marks=pytest.mark.thorough),
         pytest.param("counts_unchanged_writes", "1 worker", "phantom", marks=pytest.mark.thorough),
     ],
@@ -129,12 +129,14 @@ def test_a_weakened_build_is_found(change: str, build: str, fault: str, database
         assert_finds(fault, recorder, service, database)
 
 
+@pytest.mark.thorough
 def test_a_torn_list_is_found(database: str, tmp_path: Path) -> None:
     change = weakened.environment("reads_pages_as_they_are")
     with serving(tmp_path, env=change, program=weakened.PROGRAM) as service:
         assert_finds("torn", with_many_stores(database), service, database)
 
 
+@pytest.mark.thorough
 def test_a_write_lost_by_a_kill_is_found(database: str, tmp_path: Path) -> None:
     recorder = Recorder()
     change = weakened.environment("acknowledges_before_commit")

@@ -85,6 +85,7 @@ def test_greedy_clients_cannot_take_all_memory(limited: Path, tmp_path: Path) ->
         assert service.stop() == 0
 
 
+@pytest.mark.thorough
 def test_that_would_be_seen(limited: Path, tmp_path: Path) -> None:
     """And what was acknowledged before the kernel kills it is there."""
     acknowledged = []
