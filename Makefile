@@ -64,7 +64,7 @@ bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into do
 	@$(BIN)/python -m bench.scaling
 
 thorough: .venv/.dev  ## all tests, also those that are more of the same
-	@$(BIN)/python -m pytest --numprocesses=auto -m ""
+	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=thorough -m ""
 
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
 	@$(BIN)/python -m tests.campaigns.fuzz_api

@@ -30,8 +30,11 @@ TEST_TIMEOUT = 300.0
 """Seconds after which a test that is a coroutine hangs."""
 
 # No test is timed, and all runs of one commit do the same.
-settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("quick", settings.get_profile("suite"), max_examples=10)
+settings.register_profile("thorough", settings.get_profile("suite"), max_examples=300)
 settings.load_profile("suite")
 
 

@@ -15,7 +15,6 @@ from storekeeper.databases import read_tokens
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Payload
 from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
-from tests.harness.collection import run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Sqlite, handle, postgres
 from tests.harness.process import refused, serving
@@ -259,21 +258,6 @@ async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(databas
             assert [token.used for token in await collection.tokens()] == [used, None]
     with databases.database(database.url).snapshot() as snapshot:
         assert [row[-1] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
-
-
-def test_a_service_reads_no_token_that_was_revoked(database: Database) -> None:
-    """It reads them three times a second, and what was revoked stays for ever."""
-    for name in ("one", "two", "three"):
-        add(database, name, "--scope=write")
-    for name in ("one", "two"):
-        run_command("token", "revoke", name, "--database", database.url)
-
-    async def known() -> list[str]:
-        async with handle(database) as collection:
-            return [token.name for token in await collection.tokens()]
-
-    assert run(known()) == ["three"]
-    assert [token.name for token in read_tokens(database.url)] == ["one", "two", "three"]
 
 
 def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:

@@ -14,7 +14,6 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from storekeeper.api.plan import Plan
-from storekeeper.databases import revoke_token
 from storekeeper.http import deadlines
 from storekeeper.http import request as heads
 from storekeeper.http.cache import ResponseCache
@@ -35,7 +34,6 @@ from tests.harness.in_process import (
     statuses,
     until,
 )
-from tests.harness.tokens import add_token
 from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
 from tests.harness.wire import responses as responses_in
 
@@ -291,31 +289,6 @@ async def test_no_endless_stream_begins_while_the_service_drains() -> None:
     [response] = responses_in(connected.line.sent, "GET")
     assert_error(response, 503, "The service is shutting down", outcome="none")
     assert connected.odd.stopped == 0
-
-
-async def test_a_stream_may_ask_the_gate_again_while_it_lasts(tmp_path: Path) -> None:
-    """As one that waits for changes has to: its token may be revoked."""
-    url = f"sqlite:///{tmp_path}/stores.db"
-    text = add_token(url, "one", "read")
-    async with inside(tmp_path, auth="all") as service:
-
-        def streams(request: Request) -> Response:
-            async def until_refused() -> AsyncGenerator[bytes, None]:
-                assert request.plan is not None
-                while isinstance(request.plan.admit(), int):
-                    yield b"."
-                    await asyncio.sleep(0.05)
-                yield b"refused"
-
-            return Response(b"", TEXT, stream=until_refused())
-
-        service.service.runtime.application._planners["stores"] = lambda *_: Plan(streams)  # type: ignore[attr-defined]
-        connection, line = service.connect()
-        connection.data_received(request("GET", "/api/stores", None, f"Authorization: Bearer {text}"))
-        await until(lambda: b"." in line.sent)
-        assert await asyncio.to_thread(revoke_token, url, "one", 1)
-        await settled(connection)
-        assert responses_in(line.sent, "GET")[0].body.endswith(b".refused")
 
 
 async def test_a_route_may_have_a_limit_and_a_timeout_of_its_own_for_a_body() -> None:

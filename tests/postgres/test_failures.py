@@ -33,9 +33,9 @@ FAILOVER = 15.0
 """Seconds after the primary is dead in which everybody writes again."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server of the test's own."""
+    """A server of this module's own: some tests end it or keep it still, and have it go on afterwards."""
     postgres()
     with running() as server:
         yield server
@@ -407,7 +407,7 @@ def test_a_full_disk_is_known_of_while_it_is_full_although_nobody_writes(
             (disk / "filler").unlink()
             until(lambda: writes(one) == "ok", RECOVERY)
             assert len(one.request("GET", "/api/stores").json) == before
-        server.sql("DROP DATABASE test_1")
+        server.sql(f"DROP DATABASE {database.rpartition('/')[2]}")
         server.sql("DROP TABLESPACE small")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import weakened
+from tests.harness.cases import thorough
 from tests.harness.databases import postgres
 from tests.harness.process import Running, serving
 from tests.harness.proxy import Proxy, proxied
@@ -64,7 +65,7 @@ def use_until(enough: Callable[[], bool], recorder: Recorder, ports: list[int]) 
     pytest.fail("none of the cuts came when it matters")
 
 
-@pytest.mark.parametrize("most", [6_000, 60_000])
+@pytest.mark.parametrize("most", [6_000, *thorough(60_000)])
 def test_a_line_that_is_cut_at_any_byte_loses_nothing_and_repeats_nothing(
     proxy: Proxy, database: str, tmp_path: Path, most: int
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_line_that_is_cut_at_any_byte_loses_nothing_and_repeats_nothing(
         assert_sound(recorder, database, one, two)
 
 
+@pytest.mark.thorough
 def test_a_commit_that_was_cut_off_and_is_called_refused_is_found(
     proxy: Proxy, database: str, tmp_path: Path
 ) -> None:

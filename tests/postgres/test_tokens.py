@@ -14,6 +14,7 @@ from storekeeper import databases
 from storekeeper.api.token_table import MAX_AGE
 from storekeeper.tokens import generate
 from tests.harness import weakened
+from tests.harness.cases import thorough
 from tests.harness.client import until
 from tests.harness.databases import postgres
 from tests.harness.postgres_server import Server, running
@@ -97,7 +98,7 @@ def _is_served(instance: Running, good: str, method: str = "GET") -> bool:
     return status == 200
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, *thorough(1)])
 def test_a_start_without_it_serves_nothing_before_it_is_known_that_there_are_no_tokens(
     server: Server, workers: int, tmp_path: Path
 ) -> None:

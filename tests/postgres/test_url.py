@@ -11,6 +11,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.errors import CannotStart
 from storekeeper.postgres import session
+from tests.harness.cases import thorough
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, postgres
 from tests.harness.machine import need
@@ -67,7 +68,7 @@ def test_a_url_is_shown_as_one_that_can_be_used(url: str) -> None:
     assert session.describe(url) == url
 
 
-@pytest.mark.parametrize("how", ["URL", "PGPASSWORD", "passfile", "PGPASSFILE", "service"])
+@pytest.mark.parametrize("how", ["URL", "service", *thorough("PGPASSWORD", "passfile", "PGPASSFILE")])
 def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_path: Path, how: str) -> None:
     with guarded.database() as url:
         plain = url.replace("storekeeper@", "keeper@")
@@ -100,7 +101,7 @@ def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_p
         assert without_versions(run_command("export", "--database", plain, env=env).stdout) == an_export((1, "A"))
 
 
-@pytest.mark.parametrize("how", ["URL", "PGAPPNAME", "service"])
+@pytest.mark.parametrize("how", ["service", *thorough("URL", "PGAPPNAME")])
 def test_its_sessions_have_the_name_that_libpq_is_told(database: Postgres, tmp_path: Path, how: str) -> None:
     """By that, people tell instances apart in what the server shows and logs."""
     services = tmp_path / "services"

@@ -12,9 +12,7 @@ import pytest
 from storekeeper.collection import Query, completed
 from storekeeper.errors import Unavailable
 from storekeeper.search import parse
-from storekeeper.sqlite import SqliteCollection, connections, schema
-from storekeeper.sqlite.errors import Failure
-from storekeeper.sqlite.file_identity import FileIdentity
+from storekeeper.sqlite import SqliteCollection, schema
 from storekeeper.stores import EXAMPLES, Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
@@ -210,18 +208,3 @@ def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Pa
         store(service, "Still there")
         link.unlink()
         assert service.process.wait(TIMEOUT) == GONE
-
-
-def test_a_file_that_is_gone_or_another_one_is_noticed_by_the_next_check(tmp_path: Path) -> None:
-    schema.prepare(tmp_path / "stores.db")
-    connection = connections.connect(tmp_path / "stores.db")
-    connection.execute("SELECT * FROM stores").fetchall()
-    identity = FileIdentity(tmp_path / "stores.db")
-    identity.check()
-    (tmp_path / "stores.db").rename(tmp_path / "elsewhere.db")
-    with pytest.raises(Failure, match=r"stores\.db is gone"):
-        identity.check()
-    (tmp_path / "stores.db").touch()
-    with pytest.raises(Failure, match="was replaced"):
-        identity.check()
-    connection.close()

@@ -15,11 +15,10 @@ import apsw
 import pytest
 
 from storekeeper import databases, importer
-from storekeeper.collection import Query, State
+from storekeeper.collection import State
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.sqlite import SqliteCollection, bulk, connections, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
-from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import EXAMPLES, Payload
 from storekeeper.tables import SCHEMA_NUMBER
 from tests.harness.cases import thorough
@@ -679,21 +678,3 @@ def test_the_schema_itself_refuses_what_validation_should_have(path: Path) -> No
                 connection.execute(f"INSERT INTO stores (id, name, folded, version) VALUES (6, {name}, '', 6)")
         with pytest.raises(apsw.ConstraintError):
             connection.execute("INSERT INTO stores (id, name, folded, version) VALUES (5, 'Twice', '', 6)")
-
-
-def test_a_read_of_another_value_is_not_planned_anew(path: Path) -> None:
-    with closing(connections.connect(path, reader=True)) as connection:
-        reader = Reader(connection)
-        planned: list[object] = []
-
-        def note(*action: object) -> int:  # SQLite asks for each part of what it plans
-            planned.append(action)
-            return apsw.SQLITE_OK
-
-        connection.authorizer = note
-        for id, wanted in (1, True), (2, False):
-            planned.clear()
-            store = reader.get(id)
-            assert store is not None
-            assert reader.list(Query(store.name)).first
-            assert bool(planned) is wanted
