@@ -106,7 +106,7 @@ def main() -> int:
     with contextlib.redirect_stdout(said):
         # By what they are of, so that the tests of one file come together.
         tests = [
-            f"{TESTS}/{test.replace('::', '.py::')}" for test in sorted(set().union(*(row.tests for row in chosen)))
+            f"{TESTS}/{test.replace('::', '.py::', 1)}" for test in sorted(set().union(*(row.tests for row in chosen)))
         ]
         status = pytest.main([*tests, "-m", "", "--tb=short", "--numprocesses=4"], plugins=[Report(chosen)])
     for row in chosen:
