@@ -107,7 +107,7 @@ async def test_text_that_is_damaged_is_a_503_and_the_other_stores_are_read(
             await collection.check()
 
 
-@pytest.mark.parametrize("name", ["token list", "export -", "copy", "serve"])
+@pytest.mark.parametrize("name", ["token list", "export -", "copy", "serve --port 0"])
 def test_text_that_is_damaged_is_no_bug_of_a_command(damaged_text: Path, name: str) -> None:
     url = f"sqlite:///{damaged_text}"
     arguments = [url, f"{url}.copy"] if name == "copy" else ["--database", url]
