@@ -105,9 +105,8 @@ def main() -> int:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         # By what they are of, so that the tests of one file come together.
-        tests = [
-            f"{TESTS}/{test.replace('::', '.py::', 1)}" for test in sorted(set().union(*(row.tests for row in chosen)))
-        ]
+        names = sorted(set().union(*(row.tests for row in chosen)))
+        tests = [f"{TESTS}/{name.replace('::', '.py::', 1)}" for name in names]
         status = pytest.main([*tests, "-m", "", "--tb=short", "--numprocesses=4"], plugins=[Report(chosen)])
     for row in chosen:
         print(f"{row.name:8}{row.measured:>12}  {row.fault}")
