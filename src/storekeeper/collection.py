@@ -187,10 +187,10 @@ class Collection(Protocol):
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store after it, None if a replace found no store of that id."""
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
         """Return what `work`, which runs on a thread, makes of a session for one import; raise what it raises.
 
-        It waits for other writers for up to `lock_timeout` seconds, `importer.LOCK_TIMEOUT` unless given.
+        It waits for other writers for up to `lock_timeout` seconds.
         """
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:

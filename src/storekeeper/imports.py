@@ -3,38 +3,50 @@
 Decisions 42, 52, 53 and 55. Both databases carry out what a `Plan` decides (`importer`).
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from storekeeper.commands import Tags
 from storekeeper.errors import StorekeeperError
-
-MAX_LISTED = 1000
-"""Problems and changes of a report; more are only counted."""
-
-MAX_SHOWN_LENGTH = 1000
-"""Characters that a report shows of one text."""
-
-MAX_EXAMPLES = 3
-"""Problems of one reason that a group has."""
+from storekeeper.problems import (
+    AMBIGUOUS,
+    CHANGED,
+    CUT,
+    MAX_LISTED,
+    REPEATED,
+    REQUIRED,
+    UNKNOWN,
+    Group,
+    Problem,
+    Problems,
+    Reason,
+    Wrong,
+    decode_wrong,
+)
+from storekeeper.search import folded
 
 OnConflict = Literal["refuse", "skip", "overwrite"]
 """What to do with a row whose store has changed since the version of the file."""
 
 
 class Import(msgspec.Struct, frozen=True):
-    """What to do with the rows of a file, and for whom.
+    """How to read the rows of a file, what to do with them, and for whom.
 
     `match` is what rows have in common with their stores: "id", "name", the name of a column with the keys of an
     outside system (decision 52), or None: all rows are new, which only an empty collection, or `add`, permits.
+    `map` says from which columns a field comes (decision 53); without `header`, columns are named 1, 2, 3, …
     `key` is the Idempotency-Key with a hash of the request.
     """
 
     match: str | None = None
     add: bool = False
+    map: Mapping[str, str] = {}
+    encoding: str | None = None
+    header: bool = True
+    cut_names: bool = False
     on_conflict: OnConflict = "refuse"
     skip_bad: bool = False
     dry_run: bool = False
@@ -42,23 +54,26 @@ class Import(msgspec.Struct, frozen=True):
     key: tuple[str, int] | None = None
     token_number: int = 0
 
+    @property
+    def key_column(self) -> str | None:
+        """The column with the keys of an outside system, if rows are matched by them."""
+        return None if self.match in ("id", "name") else self.match
+
 
 class Row(NamedTuple):
     """A row of a file; `line` is where it begins.
 
     `key` is the id, name or outside key that it is matched by, None for a new store. A `name` that is None is kept,
-    as is the address without `has_address`. A row with `is_bad` has a problem that was found when it was read.
-    `folded` is what is searched of the store, None if that depends on what is kept.
+    as is the address without `has_address`. `wrong` is what `problems.encode_wrong` returns of it.
     """
 
     place: int
     line: int
     key: str | None
     version: str | None
-    is_bad: int
+    wrong: str | None
     has_address: int
     name: str | None
-    folded: str | None
     address: str | None
 
 
@@ -66,91 +81,20 @@ class Found(NamedTuple):
     """What the database says of a row: the store that it means, if there is one, and whether nothing would change.
 
     `means` is how many stores the key means, two at most. `name` and `address` are those after the change, the
-    address up to the part that is searched, if the row leaves one of them as it is.
+    address up to the part that is searched.
     """
 
     place: int
     line: int
     key: str | None
     version: str | None
-    is_bad: int
-    has_name: int
+    wrong: str | None
     id: int | None
     changed: int | None
     is_equal: int | None
     means: int
     name: str | None
     address: str | None
-
-
-class Reason(NamedTuple):
-    """Why a row cannot be imported: what is said of one value, and of several."""
-
-    one: str
-    many: str
-
-
-REQUIRED = Reason("is missing", "are missing")
-TOO_LONG = Reason("has more than {} characters", "have more than {} characters")
-HAS_NULLS = Reason("has null characters", "have null characters")
-NO_TEXT = Reason("is not a text", "are not texts")
-UNKNOWN = Reason("names no store", "name no store")
-REPEATED = Reason("occurs more than once in the file", "occur more than once in the file")
-AMBIGUOUS = Reason("belongs to several stores", "belong to several stores")
-NO_VERSION = Reason("is not the version of an export", "are not the version of an export")
-CELLS = Reason("has another number of cells than the header", "have another number of cells than the header")
-CUT = Reason("was cut", "were cut")
-CHANGED = Reason("is in conflict: its store has changed since", "are in conflict: their stores have changed since")
-
-
-class Problem(msgspec.Struct):
-    """What is wrong with a row. `id` is that of its store, if it is known; `row` has its cells by their columns."""
-
-    line: int
-    id: int | None
-    column: str
-    value: str
-    message: str
-    row: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class Group(msgspec.Struct):
-    """All problems of one column for one reason."""
-
-    column: str
-    reason: Reason
-    count: int = 0
-    examples: list[Problem] = msgspec.field(default_factory=list)
-
-
-class Problems:
-    """Collects problems, in the order of their lines: the first MAX_LISTED, all in groups, and the lines of all."""
-
-    def __init__(self) -> None:
-        self.listed: list[Problem] = []
-        self.groups: dict[tuple[str, Reason], Group] = {}
-        self.messages: dict[int, str] = {}
-
-    def add(self, line: int, column: str, value: object, reason: Reason, message: str = "", id: Any = None) -> None:
-        """Add a problem; without a `message`, the reason tells it."""
-        message = message or f'"{column}" {reason.one}'
-        problem = Problem(line, id, column, shown(value), message)
-        group = self.groups.get((column, reason))
-        if group is None:
-            group = self.groups[column, reason] = Group(column, reason)
-        group.count += 1
-        if len(group.examples) < MAX_EXAMPLES:
-            group.examples.append(problem)
-        if len(self.listed) < MAX_LISTED:
-            self.listed.append(problem)
-        before = self.messages.get(line)
-        self.messages[line] = f"{before}. {message}" if before else message
-
-
-def shown(value: object) -> str:
-    """Return a value as a report shows it."""
-    text = "" if value is None else str(value)
-    return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[:MAX_SHOWN_LENGTH]}…"
 
 
 class ListedChange(msgspec.Struct, frozen=True):
@@ -162,11 +106,11 @@ class ListedChange(msgspec.Struct, frozen=True):
     new: dict[str, str | None]
 
 
-class Report(msgspec.Struct, rename="camel"):
+class Counts(msgspec.Struct, rename="camel"):
     """What an import did or, for a dry run, would do; `version` is the collection's after it.
 
     Each row is counted once: in `created`, `replaced`, `unchanged`, `conflicts` or `bad`. `missing` is how many
-    stores are not in the file. Of problems and changes, it has the first MAX_LISTED.
+    stores are not in the file.
     """
 
     dry_run: bool
@@ -178,16 +122,20 @@ class Report(msgspec.Struct, rename="camel"):
     bad: int = 0
     missing: int = 0
     version: str = ""
+
+
+class Report(Counts, rename="camel"):
+    """The counts, and the first MAX_LISTED of problems and of changes."""
+
     problems: list[Problem] = msgspec.field(default_factory=list)
     changes: list[ListedChange] = msgspec.field(default_factory=list)
 
 
 class Refused(StorekeeperError):
-    """Nothing was imported, because rows are bad or in conflict, as the report of the plan says."""
+    """Nothing was imported, because rows are bad or in conflict, as the report says."""
 
-    def __init__(self, plan: "Plan") -> None:
-        self.plan = plan
-        report = plan.report
+    def __init__(self, report: Report) -> None:
+        self.report = report
         wrong = [f"{n:,} {what}" for n, what in ((report.bad, "bad"), (report.conflicts, "in conflict")) if n]
         super().__init__(f"Nothing was imported: of {report.rows:,} rows, {' and '.join(wrong)}")
 
@@ -196,37 +144,38 @@ class NeedsMatch(StorekeeperError):
     """The collection has stores, and nobody said which of them the rows mean."""
 
 
-class Decision(NamedTuple):
-    """What a row becomes: the change number `n` of the import, of the store `id`; `total` stores are new by then."""
+class Numbers(NamedTuple):
+    """The numbers of a collection; `at` is the time of its latest change."""
 
-    n: int
+    total: int
+    version: int
+    epoch: str
+    at: int
+
+
+class Decision(NamedTuple):
+    """What a row becomes: the change `seq`, of the store `id`; from then on there are `total` stores."""
+
+    seq: int
     place: int
     id: int
     is_new: int
     total: int
-    folded: str | None
+    folded: str
 
 
 class Plan:
-    """Decides what the rows of a file do to a collection with `total` stores, at `version` of `epoch`.
+    """Decides what the rows of a file do to a collection with these numbers; `repeated` keys occur more than once."""
 
-    `read` has the problems that were found when the rows were read; `repeated` the keys that occur more than once.
-    `fold` returns what is searched of a name and an address.
-    """
-
-    def __init__(
-        self, order: Import, total: int, version: int, epoch: str, read: Problems, repeated: Container[str], fold: Any
-    ) -> None:
-        self.order, self.total, self.version, self.epoch = order, total, version, epoch
-        self.report = Report(order.dry_run, version=f"{version}.{epoch}")
-        self.found = Problems()
-        self.read = read
+    def __init__(self, order: Import, numbers: Numbers, repeated: Container[str]) -> None:
+        self.order = order
+        self.numbers = numbers
+        self.before = f"{numbers.version}.{numbers.epoch}"
+        """The version of the list before the import."""
+        self.report = Report(order.dry_run, version=self.before)
         self._repeated = repeated
-        self._fold = fold
-        self.changes = 0
-        self._matched = 0
-        self._met = set[str | None]()
-        """The repeated keys that were counted."""
+        self._bad, self._cut = Problems(), Problems()
+        self._matched = set[int]()
 
     @property
     def refuses(self) -> bool:
@@ -234,13 +183,20 @@ class Plan:
         report, order = self.report, self.order
         return bool((report.bad and not order.skip_bad) or (report.conflicts and order.on_conflict == "refuse"))
 
+    @property
+    def ids(self) -> range:
+        """The ids of the new stores."""
+        return range(self.numbers.total + 1, self.numbers.total + 1 + self.report.created)
+
+    @property
+    def messages(self) -> Mapping[int, str]:
+        """Why each row that is not imported is not, by its line."""
+        return self._bad.messages
+
     def groups(self) -> list[Group]:
         """Return all problems by reason, the most frequent first."""
-        return sorted(chain(self.read.groups.values(), self.found.groups.values()), key=lambda each: -each.count)
-
-    def messages(self) -> dict[int, str]:
-        """Return why each row that is not imported is not, by its line."""
-        return self.read.messages | self.found.messages
+        groups = chain(self._cut.groups.values(), self._bad.groups.values())
+        return sorted(groups, key=lambda group: group.count, reverse=True)
 
     def decide(self, rows: Iterable[Found]) -> Iterator[Decision]:
         """Yield what becomes of the next rows of the file, in their order."""
@@ -249,65 +205,68 @@ class Plan:
             if (decision := self._decide(row)) is not None:
                 yield decision
 
-    def finish(self) -> None:
-        """Complete the report, after the last row."""
-        listed = [*self.read.listed, *self.found.listed]
-        self.report.problems = sorted(listed, key=lambda problem: problem.line)[:MAX_LISTED]
+    def finish(self, changes: list[ListedChange]) -> None:
+        """Complete the report, after the last row. Where not all problems fit, it has those that refuse a row."""
+        self.report.changes = changes
+        listed = [*self._bad.listed, *self._cut.listed][:MAX_LISTED]
+        self.report.problems = sorted(listed, key=lambda problem: problem.line)
         if self.order.match:
-            self.report.missing = self.total - self._matched
+            self.report.missing = self.numbers.total - len(self._matched)
 
     def _decide(self, row: Found) -> Decision | None:
         report = self.report
-        if row.id is not None and row.means == 1 and row.key not in self._met:
-            self._matched += 1
-            if row.key in self._repeated:
-                self._met.add(row.key)
-        reason = None if row.is_bad else self._wrong(row)
-        if row.is_bad or reason:
+        if row.id is not None and row.means == 1:
+            self._matched.add(row.id)
+        if self._is_bad(row):
             report.bad += 1
-            if reason:
-                self._add(row, reason)
-            return None
-        if row.id is None:
+        elif row.id is None:
             report.created += 1
-            return self._change(row, self.total + report.created, is_new=True)
-        if row.is_equal:
+            return self._change(row, self.numbers.total + report.created)
+        elif row.is_equal:
             report.unchanged += 1
-            return None
-        if self.order.on_conflict != "overwrite" and (message := self._conflict(row)):
+        elif self.order.on_conflict != "overwrite" and (message := self._conflict(row)):
             report.conflicts += 1
-            self.found.add(row.line, "version", row.version, CHANGED, message, row.id)
-            return None
-        report.replaced += 1
-        return self._change(row, row.id, is_new=False)
-
-    def _add(self, row: Found, reason: Reason) -> None:
-        if reason is REQUIRED:
-            self.found.add(row.line, "name", "", reason, '"name" is required')
+            self._bad.add(row.line, row.id, Wrong("version", row.version or "", CHANGED, message))
         else:
-            self.found.add(row.line, self.order.match or "", row.key, reason, id=row.id)
+            report.replaced += 1
+            return self._change(row, row.id)
+        return None
 
-    def _wrong(self, row: Found) -> Reason | None:
+    def _is_bad(self, row: Found) -> bool:
+        """Return whether a row is bad; collect what is wrong with it."""
+        found = decode_wrong(row.wrong) if row.wrong else []
+        bad = [each for each in found if each.reason != CUT]
+        if not bad and (reason := self._reason(row)):
+            is_name = reason == REQUIRED
+            bad = [Wrong("name", "", reason) if is_name else Wrong(self.order.match or "", row.key or "", reason)]
+        for wrong in bad:
+            self._bad.add(row.line, row.id, wrong)
+        for cut in found if not bad else ():
+            self._cut.add(row.line, row.id, cut)
+        return bool(bad)
+
+    def _reason(self, row: Found) -> Reason | None:
         if row.key is not None and row.key in self._repeated:
             return REPEATED
         if row.means > 1:
             return AMBIGUOUS
-        if row.id is None and self.order.match == "id" and row.key is not None and self.total:
+        if row.id is None and self.order.match == "id" and row.key is not None and self.numbers.total:
             return UNKNOWN
-        return REQUIRED if row.id is None and not row.has_name else None
+        return REQUIRED if row.name is None else None
 
     def _conflict(self, row: Found) -> str:
         if row.version is None:
             return ""
         seq, _, epoch = row.version.partition(".")
-        if epoch != self.epoch or int(seq) > self.version:
-            return f"The version {row.version} is of another history: the list's is {self.version}.{self.epoch}"
+        if epoch != self.numbers.epoch or int(seq) > self.numbers.version:
+            return f"The version {row.version} is of another history: the list's is {self.before}"
         assert row.changed is not None
         if row.changed <= int(seq):
             return ""
         return f"Store {row.id} has changed since the version {row.version}: its version is {row.changed} now"
 
-    def _change(self, row: Found, id: int, *, is_new: bool) -> Decision:
-        self.changes += 1
-        folded = None if row.name is None else self._fold(row.name, row.address)
-        return Decision(self.changes, row.place, id, int(is_new), self.report.created, folded)
+    def _change(self, row: Found, id: int) -> Decision:
+        assert row.name is not None
+        seq = self.numbers.version + self.report.created + self.report.replaced
+        total = self.numbers.total + self.report.created
+        return Decision(seq, row.place, id, int(row.id is None), total, folded(row.name, row.address))

@@ -4,38 +4,46 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from storekeeper import databases, importer
-from storekeeper.importer import Imported
-from storekeeper.imports import Import, Plan
-from storekeeper.sheets.records import open_sheet
-from storekeeper.sheets.rows import Options, SheetRows
+from storekeeper.imports import Counts, Import, Plan
+from storekeeper.sheets.rows import SheetRows
 from tests.harness.databases import Database
-
-
-def rows_of(data: str | bytes, **options: Any) -> SheetRows:
-    """Return the rows of a file with this content."""
-    content = data.encode() if isinstance(data, str) else data
-    return SheetRows(open_sheet(io.BytesIO(content)), Options(**options))
 
 
 def import_into(
     database: Database,
-    data: str | bytes,
+    data: str,
     match: str | None = None,
     *,
-    approve: Callable[[Plan], None] = lambda _: None,
-    options: dict[str, Any] | None = None,
+    review: Callable[[Plan], None] = lambda _: None,
     **order: Any,
-) -> Imported:
-    """Import a file with this content; `options` say how to read it, `order` what to do with it."""
-    rows = rows_of(data, match=match, **(options or {}))
+) -> Plan:
+    """Import a file with this content; `order` says how."""
+    done = import_or_replay(database, data, match, review=review, **order)
+    assert isinstance(done, Plan)
+    return done
+
+
+def import_or_replay(
+    database: Database,
+    data: str,
+    match: str | None = None,
+    *,
+    review: Callable[[Plan], None] = lambda _: None,
+    **options: Any,
+) -> Plan | Counts:
+    """Import a file with this content, or return what an import with the same key did."""
+    order = Import(match, **options)
+    rows = SheetRows(io.BytesIO(data.encode()), order)
     opened = databases.database(database.url)
     opened.prepare()
     with opened.session() as session:
-        return importer.carry_out(session, rows, Import(match=rows.match, **order), approve=approve)
+        return importer.carry_out(session, rows, msgspec.structs.replace(order, match=rows.match), review=review)
 
 
-def counts(done: Imported) -> dict[str, int]:
+def counts(done: Plan) -> dict[str, int]:
     """Return the counts of an import that are not 0."""
     report = done.report
     names = ("created", "replaced", "unchanged", "conflicts", "bad", "missing")

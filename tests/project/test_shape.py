@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "storekeeper"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 DOMAIN = {"stores", "tables", "errors", "tokens", "commands", "changes", "collection", "search"}
-DOMAIN |= {"imports", "importer"}
+DOMAIN |= {"problems", "imports", "importer"}
 EVERYWHERE = {"storekeeper", "settings", "events", "log"}
 """What any part may import beside the domain: it imports nothing but the domain itself."""
 
@@ -44,10 +44,11 @@ MAY_IMPORT = {
     "commands": {"stores", "errors"},
     "changes": {"tables", "errors"},
     "search": {"tables"},
-    "imports": {"commands", "errors"},
-    "importer": {"commands", "errors", "imports", "search", "stores", "tables"},
+    "problems": {"stores", "tables"},
+    "imports": {"commands", "errors", "problems", "search"},
+    "importer": {"commands", "errors", "imports", "problems", "search", "stores", "tables"},
     "sheets": DOMAIN,
-    "collection": {"stores", "tokens", "commands", "changes", "search", "errors", "imports", "importer"},
+    "collection": {"stores", "tokens", "commands", "changes", "search", "errors", "importer"},
     "settings": {"errors"},
     "write_state": {"errors"},
     "transfer": DOMAIN,

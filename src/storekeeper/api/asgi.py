@@ -109,7 +109,7 @@ async def _body(request: Request, receive: Any, limit: int) -> bytes | Response 
             return too_large(limit)
         if upload is None:
             body += part
-        elif refusal := upload.write(part):
+        elif refusal := upload.append(part):
             return refusal
         if not message.get("more_body", False):
             return bytes(body)

@@ -5,22 +5,18 @@ is sent is whole.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
-from tempfile import TemporaryFile
-from typing import IO
-from weakref import WeakSet
 
 from storekeeper import exports
 from storekeeper.api.conditions import not_modified, parse_tags
 from storekeeper.api.errors import deferred
 from storekeeper.api.plan import Plan, Planner
 from storekeeper.api.query import parse_export_query
-from storekeeper.collection import Collection, Snapshot
+from storekeeper.api.spool import Spool, Spools, not_written, within
+from storekeeper.collection import Collection, completed
 from storekeeper.commands import Tags, tag
-from storekeeper.errors import Unavailable
-from storekeeper.exports import Export, Exported
+from storekeeper.exports import Export
 from storekeeper.http.request import Request, field
 from storekeeper.http.response import Deferred, Fields, Headers, Response
 from storekeeper.sheets import TYPES
@@ -35,24 +31,13 @@ PART_BYTES = 64 * 1024
 """Bytes that are read of the file, and sent, at once."""
 
 
-class _File:
-    """A temporary file that is closed when nothing refers to it any more: of a HEAD's, nothing is ever sent."""
-
-    def __init__(self) -> None:
-        self.opened = TemporaryFile()  # noqa: SIM115 - closed below
-
-    def __del__(self) -> None:
-        self.opened.close()
-
-
 class Exports:
     """Carries out requests of exports of a collection."""
 
     def __init__(self, collection: Collection, *, generic: bool) -> None:
         self._collection = collection
         self._generic = generic
-        self._files: WeakSet[_File] = WeakSet()
-        """The files that are written or sent."""
+        self._spools = Spools(MAX_EXPORTS, "Too many exports are under way")
         self.planners: Mapping[str, Planner] = {"export": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
@@ -68,30 +53,19 @@ class Exports:
         # The keys of outside systems change without the list: an export with them has no tag.
         has_tag = not order.key_column
         if tags and has_tag and order.at is None:
-            state = self._collection.state()
-            state = await state if isinstance(state, asyncio.Future) else state
+            state = await completed(self._collection.state())
             if unchanged := not_modified(tags, tag(state.version, state.epoch)):
                 return unchanged
-        if len(self._files) >= MAX_EXPORTS:
-            raise Unavailable("Too many exports are under way")
-        file = _File()
-        self._files.add(file)
-        written = await self._collection.with_snapshot(
-            partial(_write, order, file.opened, time.monotonic() + TIMEOUT)
-        )
+        spool = self._spools.take()
+        check = within(TIMEOUT, "The export takes too long: ask for fewer stores, or run `storekeeper export`")
+        try:
+            written = await self._collection.with_snapshot(
+                lambda snapshot: exports.write(snapshot, order, spool, check)
+            )
+        except OSError as error:
+            raise not_written(error) from None
         current = tag(written.version, written.epoch).encode() if has_tag else b""
-        return Response(b"", _headers(order.format), stream=_parts(file), tag=current)
-
-
-def _write(order: Export, file: IO[bytes], deadline: float, snapshot: Snapshot) -> Exported:
-    def check(_count: int) -> None:
-        if time.monotonic() > deadline:
-            raise Unavailable("The export takes too long: ask for fewer stores, or run `storekeeper export`")
-
-    try:
-        return exports.write(snapshot, order, file, check)
-    except OSError as error:
-        raise Unavailable(f"The folder of temporary files cannot be written ({error.strerror})") from None
+        return Response(b"", _headers(order.format), stream=_parts(spool), tag=current)
 
 
 def _headers(format: str) -> Headers:
@@ -102,8 +76,8 @@ def _headers(format: str) -> Headers:
     )
 
 
-async def _parts(file: _File) -> AsyncGenerator[bytes, None]:
-    file.opened.seek(0)
-    while part := file.opened.read(PART_BYTES):
+async def _parts(spool: Spool) -> AsyncGenerator[bytes, None]:
+    spool.seek(0)
+    while part := spool.read(PART_BYTES):
         yield part
         await asyncio.sleep(0)  # a fast client must not keep the others waiting until its file ends

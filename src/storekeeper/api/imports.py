@@ -1,47 +1,34 @@
 """The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55). Imports `http`, `sheets`,
 `concurrency` and the domain.
 
-A body goes to a file without a name while it arrives, and is read on a thread. One import runs at a time.
+A body goes to a spool while it arrives, and is read on a thread. One import runs at a time.
 """
 
 import asyncio
 import hashlib
-import tempfile
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from io import BufferedRandom
-from time import monotonic
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from storekeeper import importer
 from storekeeper.api.conditions import Preconditions, check_coding, read_preconditions
 from storekeeper.api.errors import deferred, to_response
 from storekeeper.api.plan import Plan, Planner, constant
-from storekeeper.api.query import ImportRequest, parse_import_query
+from storekeeper.api.query import parse_import_query
+from storekeeper.api.spool import Spool, Spools, not_written, within
 from storekeeper.collection import Collection
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import InvalidInput, Outcome, StorekeeperError, Unavailable
 from storekeeper.http.request import Request, field
-from storekeeper.http.response import (
-    JSON,
-    Deferred,
-    ErrorBody,
-    Fields,
-    Response,
-    error_response,
-    phrase,
-    unavailable,
-)
-from storekeeper.importer import Imported
-from storekeeper.imports import MAX_LISTED, Import, NeedsMatch, Problem, Refused, Row
-from storekeeper.sheets import BadFile
-from storekeeper.sheets.records import open_sheet
+from storekeeper.http.response import JSON, Deferred, ErrorBody, Fields, Response, error_response, phrase
+from storekeeper.imports import Counts, Import, NeedsMatch, Refused, Report
+from storekeeper.problems import Problem
+from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.rows import SheetRows
 
-MEDIA_TYPES = (b"text/csv", b"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
+MEDIA_TYPES = (b"text/csv", TYPES["xlsx"].encode())
 
 READ_TIMEOUT = 30.0
 """Seconds for which the rows of a file are read."""
@@ -52,8 +39,6 @@ LOCK_TIMEOUT = 10.0
 RESPONSE_TIMEOUT = 58.0
 """Seconds after which an import gets its response in any case, with outcome unknown (decision 42: within 60 s)."""
 
-NOT_KEPT = "The body cannot be kept"
-UNDER_WAY = "Another import is under way"
 TOO_SLOW = "The import takes too long: use the command storekeeper import"
 
 _REPLAYED = (*JSON, (b"idempotent-replayed", b"true"))
@@ -70,32 +55,13 @@ class _Refusal(ErrorBody, frozen=True):
     problems: list[Problem] = msgspec.field(default_factory=list)
 
 
-class Upload:
-    """A body on its way to a file without a name. The file is closed when nobody refers to the upload any more."""
-
-    def __init__(self, file: BufferedRandom) -> None:
-        self.file = file
-
-    def write(self, data: bytes) -> Response | None:
-        """Append bytes; return the refusal of the request if they cannot be kept."""
-        try:
-            self.file.write(data)
-        except OSError as error:
-            return unavailable(f"{NOT_KEPT}: {error.strerror}")
-        return None
-
-    def __del__(self) -> None:
-        self.file.close()
-
-
 class Imports:
     """Carries out imports into a collection, one at a time."""
 
     def __init__(self, collection: Collection, *, generic: bool) -> None:
         self._collection = collection
         self._generic = generic
-        self._upload: weakref.ref[Upload] | None = None
-        """The one that has the slot, while there is one."""
+        self._spools = Spools(1, "Another import is under way")
         self.planners: Mapping[str, Planner] = {"imports": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
@@ -114,48 +80,26 @@ class Imports:
         """Take the slot before the body is read; return the refusal if it is taken, or the query is wrong."""
         try:
             parse_import_query(request.target.partition(b"?")[2])
-            request.upload = self._take_slot()
+            request.upload = self._spools.take()
         except StorekeeperError as error:
             return to_response(error, generic=self._generic)
         return None
 
-    def _take_slot(self, body: bytes = b"") -> Upload:
-        if self._upload is not None and self._upload() is not None:
-            raise Unavailable(UNDER_WAY)
-        try:
-            upload = Upload(tempfile.TemporaryFile())  # noqa: SIM115 - closed with it
-            upload.file.write(body)
-        except OSError as error:
-            raise Unavailable(f"{NOT_KEPT}: {error.strerror}") from None
-        self._upload = weakref.ref(upload)
-        return upload
-
-    def _run(self, preconditions: Preconditions, request: Request) -> Deferred:
-        wanted = parse_import_query(request.target.partition(b"?")[2])
+    def _run(self, preconditions: Preconditions, request: Request) -> Deferred | Response:
+        order = parse_import_query(request.target.partition(b"?")[2])
         if request.upload is None:  # it came whole, because it is small
-            request.upload = self._take_slot(request.body)
-        upload, request.upload = request.upload, None
-        assert isinstance(upload, Upload)
-        work = self._import(wanted, preconditions, request.token_number, upload)
+            request.upload = self._spools.take()
+            if refusal := request.upload.append(request.body):
+                return refusal
+        spool, request.upload = request.upload, None
+        assert isinstance(spool, Spool)
+        work = self._import(replace(order, token_number=request.token_number), preconditions, spool)
         return deferred(asyncio.ensure_future(work), lambda response: response, generic=self._generic)
 
-    async def _import(
-        self, wanted: ImportRequest, preconditions: Preconditions, token_number: int, upload: Upload
-    ) -> Response:
+    async def _import(self, order: Import, preconditions: Preconditions, spool: Spool) -> Response:
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
-                rows, hashed = await run_in_thread(partial(_open, wanted, upload))
-                key = preconditions.key_of(("imports", wanted, hashed), token_number)
-                order = Import(
-                    match=rows.match,
-                    add=wanted.add,
-                    on_conflict=wanted.on_conflict,
-                    skip_bad=wanted.skip_bad,
-                    dry_run=wanted.dry_run,
-                    if_match=preconditions.if_match,
-                    key=key,
-                    token_number=token_number,
-                )
+                rows, order = await run_in_thread(partial(_open, spool, order, preconditions))
                 return await self._carry_out(rows, order)
         except BadFile as error:
             raise _invalid(error) from None
@@ -164,57 +108,37 @@ class Imports:
         except TimeoutError:
             raise Unavailable(TOO_SLOW, Outcome.UNKNOWN) from None
         except OSError as error:  # the end of a body is written when it is read
-            raise Unavailable(f"{NOT_KEPT}: {error.strerror}") from None
+            raise not_written(error) from None
 
     async def _carry_out(self, rows: SheetRows, order: Import) -> Response:
+        body: Report | _Refusal
         try:
             done = await self._collection.in_session(
                 lambda session: importer.carry_out(session, rows, order), LOCK_TIMEOUT
             )
+            if isinstance(done, Counts):
+                return Response(_encode(done), _REPLAYED, tag=_tag(done))
+            body, status, current = done.report, 200, _tag(done.report)
         except Refused as refused:
-            problems = refused.plan.report.problems
-            message = str(refused)
-        else:
-            return await _response(rows, done)
-        await run_in_thread(partial(rows.describe, problems))
-        return Response(_encode(_Refusal(422, phrase(422), message, problems=problems)), JSON, 422)
+            body = _Refusal(422, phrase(422), str(refused), problems=refused.report.problems)
+            status, current = 422, b""
+        await run_in_thread(partial(rows.describe, body.problems))
+        return Response(_encode(body), JSON, status, tag=current)
 
 
-class _TimedRows(SheetRows):
-    """Rows that have to be read within READ_TIMEOUT. `upload` has the file open as long as these are needed."""
-
-    upload: Any = None
-
-    def __iter__(self) -> Iterator[Row]:
-        end = monotonic() + READ_TIMEOUT
-        for row in super().__iter__():
-            if row.place % 256 == 0 and monotonic() > end:
-                raise Unavailable(TOO_SLOW)
-            yield row
+def _tag(counts: Counts) -> bytes:
+    return f'"{counts.version}"'.encode()
 
 
-def _open(wanted: ImportRequest, upload: Upload) -> tuple[SheetRows, str]:
-    """Return the rows of a body, and its SHA-256. Raises BadFile."""
-    upload.file.seek(0)
-    hashed = hashlib.file_digest(upload.file, "sha256").hexdigest()
-    rows = _TimedRows(open_sheet(upload.file, wanted.encoding), wanted.options)
-    rows.upload = upload
-    return rows, hashed
-
-
-async def _response(rows: SheetRows, done: Imported) -> Response:
-    report, etag = done.report, f'"{done.report.version}"'.encode()
-    if done.plan is None:
-        kept = {
-            name: value for name, value in msgspec.to_builtins(report).items() if name not in ("problems", "changes")
-        }
-        return Response(_encode(kept), _REPLAYED, tag=etag)
-    report.problems = sorted([*report.problems, *rows.cut.listed], key=lambda each: each.line)[:MAX_LISTED]
-    await run_in_thread(partial(rows.describe, report.problems))
-    return Response(_encode(report), JSON, tag=etag)
+def _open(spool: Spool, order: Import, preconditions: Preconditions) -> tuple[SheetRows, Import]:
+    """Return the rows of a body, and what to do with them. Raises BadFile."""
+    spool.seek(0)
+    hashed = hashlib.file_digest(spool, "sha256").hexdigest()
+    key = preconditions.key_of(("imports", order, hashed), order.token_number)
+    rows = SheetRows(spool, order, within(READ_TIMEOUT, TOO_SLOW))
+    return rows, replace(order, match=rows.match, if_match=preconditions.if_match, key=key)
 
 
 def _invalid(error: BadFile) -> InvalidInput:
-    hint = f": try {error.parameter}={error.value}" if error.value else ""
-    text = f"{error}{hint}"
+    text = f"{error}: try {error.parameter}={error.value}" if error.value else str(error)
     return InvalidInput("query", {error.parameter: text}) if error.parameter else InvalidInput("payload", text)

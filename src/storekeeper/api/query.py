@@ -5,23 +5,20 @@ Each function reads the parameters that its route has and ignores all others.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
-
-import msgspec
 
 from storekeeper import search
 from storekeeper.changes import DEFAULT_LIMIT, NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
 from storekeeper.exports import Export
-from storekeeper.imports import OnConflict
+from storekeeper.imports import Import, OnConflict
 from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.columns import parse_maps
 from storekeeper.sheets.records import check_encoding
-from storekeeper.sheets.rows import Options
 from storekeeper.stores import MAX_NAME_LENGTH
 from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
@@ -91,29 +88,9 @@ def parse_changes_query(query: bytes) -> ChangesRequest:
     return ChangesRequest(**{"after": NOW if found.get("order") == "desc" else Cursor(0)} | found)
 
 
-class ImportRequest(msgspec.Struct, frozen=True):
-    """What the query of /api/imports asks for; `maps` is as `sheets.columns` has it."""
-
-    match: str | None = None
-    add: bool = False
-    map: Mapping[str, str] = {}
-    encoding: str | None = None
-    header: str | None = None
-    on_conflict: OnConflict = "refuse"
-    dry_run: bool = False
-    skip_bad: bool = False
-    cut_names: bool = False
-
-    @property
-    def options(self) -> Options:
-        """How to read the rows."""
-        return Options(self.match, self.map, self.header is None, self.cut_names)
-
-
-def parse_import_query(query: bytes) -> ImportRequest:
+def parse_import_query(query: bytes) -> Import:
     """Return how to import; raises InvalidInput with every violation."""
-    found = _read(query, _OF_IMPORTS)
-    return ImportRequest(**{name.replace("-", "_"): value for name, value in found.items()})
+    return Import(**{name.replace("-", "_"): value for name, value in _read(query, _OF_IMPORTS).items()})
 
 
 def next_page(query: bytes, last: int) -> bytes:
@@ -138,9 +115,12 @@ def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
         values = sent.get(name.encode())
         if values is None or (values == [b""] and parse is not _parse_flag):
             continue
-        if parse is _parse_maps:  # the only one that may be repeated
+        if name == "map":  # the only one that may be repeated
             values = [b"\0".join(values)]
-        parsed = parse(values[0]) if len(values) == 1 else None
+        try:
+            parsed = parse(values[0]) if len(values) == 1 else None
+        except (UnicodeDecodeError, BadFile):
+            parsed = None
         if parsed is None:
             violations[name] = f'"{name}" must be {rule}'
         else:
@@ -165,19 +145,6 @@ def _parse_search(value: bytes) -> search.Search | None:
         return search.parse(value.decode())
     except UnicodeDecodeError:
         return search.NOTHING
-
-
-def _parse_key_column(value: bytes) -> str | None:
-    try:
-        column = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return column if len(column) <= MAX_EXTERNAL_LENGTH and "\0" not in column else None
-
-
-def _parse_format(value: bytes) -> str | None:
-    name = value.decode(errors="replace")
-    return name if name in TYPES else None
 
 
 def _parse_number(value: bytes) -> int | None:
@@ -207,39 +174,18 @@ def _parse_moment(value: bytes) -> Moment | None:
     return Moment(time=(second - _1970) // timedelta(milliseconds=1) + int(milliseconds))
 
 
-def _parse_order(value: bytes) -> str | None:
-    return value.decode() if value in (b"asc", b"desc") else None
-
-
 def _parse_flag(value: bytes) -> bool | None:
     # Empty means true here: who sends `?dry-run` must not import.
     return {b"": True, b"true": True, b"1": True, b"false": False, b"0": False}.get(value)
 
 
-def _parse_maps(values: bytes) -> Mapping[str, str] | None:
-    try:
-        return parse_maps(values.decode().split("\0"))
-    except (UnicodeDecodeError, BadFile):
-        return None
-
-
-def _parse_encoding(value: bytes) -> str | None:
-    try:
-        return check_encoding(value.decode())
-    except (UnicodeDecodeError, BadFile):
-        return None
-
-
-def _parse_text(value: bytes) -> str | None:
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if text.strip() else None
+def _parse_column(value: bytes) -> str | None:
+    column = value.decode()
+    return column if column.strip() and len(column) <= MAX_EXTERNAL_LENGTH and "\0" not in column else None
 
 
 def _one_of(*choices: str) -> Callable[[bytes], str | None]:
-    return lambda value: value.decode() if value in map(str.encode, choices) else None
+    return {choice.encode(): choice for choice in choices}.get
 
 
 _EXCLUSIVE = (("at", "name"), ("at", "q"), ("q", "name"), ("add", "match"))
@@ -251,8 +197,8 @@ _OF_SEARCHES: Parameters = {
 }
 _OF_EXPORTS: Parameters = {
     **_OF_SEARCHES,
-    "with": (_parse_key_column, f"the name of a column, of {MAX_EXTERNAL_LENGTH} characters at most"),
-    "format": (_parse_format, f"one of {', '.join(TYPES)}"),
+    "with": (_parse_column, f"the name of a column, of {MAX_EXTERNAL_LENGTH} characters at most"),
+    "format": (_one_of(*TYPES), f"one of {', '.join(TYPES)}"),
 }
 _OF_LISTS: Parameters = {
     "name": (_parse_name, "a string"),
@@ -264,15 +210,18 @@ _OF_CHANGES: Parameters = {
     "after": (parse_cursor, "a cursor, the number of a change, or now"),
     "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
     "store": (_parse_number, "the id of a store"),
-    "order": (_parse_order, "asc or desc"),
+    "order": (_one_of("asc", "desc"), "asc or desc"),
 }
 _FLAG = (_parse_flag, "true or false")
 _OF_IMPORTS: Parameters = {
-    "match": (_parse_text, "id, name, or the name of a column"),
+    "match": (_parse_column, "id, name, or the name of a column"),
     "add": _FLAG,
-    "map": (_parse_maps, "for each of id, name, address and version one column or template, as in name=Store Name"),
-    "encoding": (_parse_encoding, "the name of an encoding, such as cp1252"),
-    "header": (_one_of("none"), "none, or absent"),
+    "map": (
+        lambda value: parse_maps(value.decode().split("\0")),
+        "for each of id, name, address and version one column or template, as in name=Store Name",
+    ),
+    "encoding": (lambda value: check_encoding(value.decode()), "the name of an encoding, such as cp1252"),
+    "header": (lambda value: False if value == b"none" else None, "none, or absent"),
     "on-conflict": (_one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
     "dry-run": _FLAG,
     "skip-bad": _FLAG,

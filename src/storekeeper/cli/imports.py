@@ -4,28 +4,25 @@ import os
 import shutil
 import sys
 import tempfile
-import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal
 
 import typer
+from msgspec.structs import replace
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import STANDARD_STREAM, ask, counted, ignore_interrupts, print_line, progress
-from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
-from storekeeper.imports import CHANGED, CUT, TOO_LONG, Group, Import, NeedsMatch, Plan, Problem, Refused, Row
+from storekeeper.errors import CannotStart, Outcome, Unavailable
+from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Row
+from storekeeper.problems import CHANGED, CUT, TOO_LONG, Group, Problem, limited
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile
-from storekeeper.sheets.records import open_sheet
-from storekeeper.sheets.rows import Options, SheetRows
+from storekeeper.sheets.columns import parse_maps
+from storekeeper.sheets.rows import SheetRows
 from storekeeper.stores import MAX_NAME_LENGTH
-from storekeeper.tables import MAX_EXTERNAL_LENGTH
-
-if typing.TYPE_CHECKING:
-    from storekeeper.importer import Imported
 
 MAX_UNASKED = 10
 """Stores that an import adds to a list that has stores, without asking."""
@@ -84,16 +81,26 @@ def import_(  # noqa: PLR0913 - each is an option
     """
     if match and add:
         raise CannotStart("--add: cannot be used together with --match")
-    options = Options(match, _maps(map or []), not no_header, cut_names)
+    order = Import(
+        match,
+        add,
+        _maps(map or []),
+        encoding,
+        not no_header,
+        cut_names,
+        on_conflict,
+        skip_bad or rejects is not None,
+        dry_run,
+    )
     with ExitStack() as stack:
         target = _Target(settings, stack, dry_run=dry_run)
         with _telling_failures(file, target):
-            rows = _Shown(open_sheet(stack.enter_context(_opened(file)), encoding), options)
-            order = Import(rows.match, add, on_conflict, skip_bad or rejects is not None, dry_run)
+            rows = SheetRows(stack.enter_context(_opened(file)), order)
             target.prepare()
-            _tell_columns(rows)
-            done = _carry_out(target, rows, order, _Approval(rows, rejects, yes=yes))
-        _tell_end(done, target)
+            if ignored := ", ".join(rows.columns.ignored):
+                print_line(f"Ignored columns: {_cut(ignored, 4 * _MAX_SHOWN_LENGTH)}")
+            plan = _carry_out(target, rows, replace(order, match=rows.match), _Review(rows, rejects, yes=yes))
+        _tell_end(plan, target)
 
 
 class _Target:
@@ -115,18 +122,25 @@ class _Target:
             self.name = f"the new database {self.name}"
 
 
-def _carry_out(target: _Target, rows: SheetRows, order: Import, approval: "_Approval") -> "Imported":
+def _carry_out(target: _Target, rows: SheetRows, order: Import, review: "_Review") -> Plan:
     from storekeeper import importer
 
     with target.database.session() as session:
-        done = importer.carry_out(session, rows, order, approve=approval, committing=ignore_interrupts)
-    if order.dry_run:
-        assert done.plan is not None
-        approval.tell(done.plan)
-        _tell_changes(done)
-        if done.plan.refuses:
-            raise Refused(done.plan)
-    return done
+        plan = importer.carry_out(session, _shown(rows), order, review=review, committing=ignore_interrupts)
+    assert isinstance(plan, Plan)  # without a key, there is no replay
+    if plan.refuses:  # a dry run
+        raise Refused(plan.report)
+    return plan
+
+
+def _shown(rows: SheetRows) -> Iterator[Row]:
+    """Yield the rows, and show the progress."""
+    size = os.fstat(rows.file.fileno()).st_size
+    with progress("Reading", "rows") as show:
+        for row in rows:
+            yield row
+            position = rows.file.tell()
+            show(row.place, row.place * size // position if position else None)
 
 
 @contextmanager
@@ -142,11 +156,8 @@ def _telling_failures(file: Path, target: _Target) -> Iterator[None]:
     except BadFile as error:
         field, _, column = error.value.partition("=")
         hint = f": repeat with --{error.parameter} {field}" + f'="{column}"' * bool(column) if error.value else ""
-        done = f"nothing was imported into {target.name}"
-        raise CannotStart(f"{error}{hint}; {done}", subject=str(file)) from None
+        raise CannotStart(f"{error}{hint}; nothing was imported into {target.name}", subject=str(file)) from None
     except Refused as error:
-        if not error.plan.order.dry_run:
-            _tell_groups(error.plan.groups())
         raise CannotStart(f"{error} into {target.name}", subject=str(file)) from None
     except OSError as error:
         raise CannotStart(f"cannot read {file}: {error.strerror}") from None
@@ -157,7 +168,7 @@ def _telling_failures(file: Path, target: _Target) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[typing.IO[bytes]]:
+def _opened(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to read it more than once; what cannot be read twice is copied to a file without a name."""
     own = file != STANDARD_STREAM
     with open(file if own else sys.stdin.fileno(), "rb", closefd=own) as opened:
@@ -169,29 +180,15 @@ def _opened(file: Path) -> Iterator[typing.IO[bytes]]:
             yield copy
 
 
-def _maps(values: list[str]) -> dict[str, str]:
-    from storekeeper.sheets.columns import parse_maps
-
+def _maps(values: list[str]) -> Mapping[str, str]:
     try:
         return parse_maps(values)
-    except StorekeeperError as error:
+    except BadFile as error:
         raise CannotStart(str(error), subject="--map") from None
 
 
-class _Shown(SheetRows):
-    """Rows that show their progress while they are read."""
-
-    def __iter__(self) -> Iterator[Row]:
-        size = os.fstat(self.file.fileno()).st_size
-        with progress("Reading", "rows") as show:
-            for row in super().__iter__():
-                yield row
-                position = self.file.tell()
-                show(row.place, row.place * size // position if position else None)
-
-
-class _Approval:
-    """What happens before rows are written: the rejects are written, and the user is asked; it may raise."""
+class _Review:
+    """Tells the user what an import will do, asks, and writes the rejects, before anything else is written."""
 
     def __init__(self, rows: SheetRows, rejects: Path | None, *, yes: bool) -> None:
         self._rows = rows
@@ -199,22 +196,19 @@ class _Approval:
         self._approved = sys.maxsize if yes else MAX_UNASKED
         self._is_told = False
 
-    def tell(self, plan: Plan) -> None:
+    def __call__(self, plan: Plan) -> None:
         if not self._is_told:
             self._is_told = True
-            _tell_groups([*self._rows.cut.groups.values(), *plan.groups()])
-            if plan.report.missing:
-                print_line(f"{counted(plan.report.missing, 'store')} of the list not in the file, left as they are")
-
-    def __call__(self, plan: Plan) -> None:
-        self.tell(plan)
-        created = plan.report.created
-        if plan.total and created > self._approved:
-            _ask_to_add(created, plan.total)
+            _tell(plan)
+        if plan.order.dry_run or plan.refuses:
+            return
+        created, total = plan.report.created, plan.numbers.total
+        if total and created > self._approved:
+            _ask_to_add(created, total)
             self._approved = created
         if self._rejects:
             with atomicfile.replacing(self._rejects) as file:
-                self._rows.write_rejects(file, plan.messages())
+                self._rows.write_rejects(file, plan.messages)
 
 
 def _ask_to_add(created: int, total: int) -> None:
@@ -225,24 +219,29 @@ def _ask_to_add(created: int, total: int) -> None:
         raise CannotStart("nothing was imported")
 
 
-def _tell_columns(rows: SheetRows) -> None:
-    if ignored := rows.columns.ignored:
-        print_line(f"Ignored columns: {_cut(', '.join(ignored), 4 * _MAX_SHOWN_LENGTH)}")
+# What is said.
 
 
-def _tell_groups(groups: list[Group]) -> None:
+def _tell(plan: Plan) -> None:
+    groups, report = plan.groups(), plan.report
     for group in groups[:_MAX_GROUPS]:
         print_line(_described(group))
     if more := groups[_MAX_GROUPS:]:
         print_line(f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons")
+    if report.missing:
+        print_line(f"{counted(report.missing, 'store')} of the list not in the file, left as they are")
+    for change in report.changes[:_MAX_CHANGES] if report.dry_run else ():
+        old = "new" if change.old is None else _content(change.old)
+        print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")
+    if report.dry_run and (rest := report.created + report.replaced - _MAX_CHANGES) > 0:
+        print_line(f"and {rest:,} more")
 
 
 def _described(group: Group) -> str:
     """Return all problems of one reason in one line, with the first of them."""
-    limit = MAX_NAME_LENGTH if group.column == "name" else MAX_EXTERNAL_LENGTH
-    column = "row" if group.reason is CHANGED else group.column
+    column = "row" if group.reason == CHANGED else group.column
     noun = column if group.count == 1 else f"{column}{'es' if column.endswith('s') else 's'}"
-    said = (group.reason.one if group.count == 1 else group.reason.many).format(limit)
+    said = limited(group.reason.one if group.count == 1 else group.reason.many, group.column)
     shown = [_example(problem, group) for problem in group.examples]
     if more := group.count - len(shown):
         shown.append(f"and {more:,} more")
@@ -252,19 +251,11 @@ def _described(group: Group) -> str:
 def _example(problem: Problem, group: Group) -> str:
     length = f" ({len(problem.value)})" if group.reason in (TOO_LONG, CUT) else ""
     store = f" (store {problem.id})" if problem.id is not None else ""
-    value = "" if group.reason is CHANGED or not problem.value else f" {_cut(problem.value)!r}"
+    value = "" if group.reason == CHANGED or not problem.value else f" {_cut(problem.value)!r}"
     return f"line {problem.line}{value}{length}{store}"
 
 
-def _tell_changes(done: "Imported") -> None:
-    for change in done.report.changes[:_MAX_CHANGES]:
-        old = "new" if change.old is None else _content(change.old)
-        print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")
-    if (more := done.report.created + done.report.replaced - _MAX_CHANGES) > 0:
-        print_line(f"and {more:,} more")
-
-
-def _content(content: dict[str, str | None]) -> str:
+def _content(content: Mapping[str, str | None]) -> str:
     return ", ".join(repr(_cut(text)) for text in content.values() if text is not None)
 
 
@@ -272,8 +263,8 @@ def _cut(text: str, length: int = _MAX_SHOWN_LENGTH) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _tell_end(done: "Imported", target: _Target) -> None:
-    report, ids = done.report, done.ids
+def _tell_end(plan: Plan, target: _Target) -> None:
+    report, ids = plan.report, plan.ids
     as_ids = f" as {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" if ids else ""
     others = {"in conflict, skipped": report.conflicts, "bad, skipped": report.bad}
     counts = [
@@ -285,6 +276,6 @@ def _tell_end(done: "Imported", target: _Target) -> None:
     if report.dry_run:
         print_line(f"Dry run: {', '.join(counts)} if imported into {target.name}, version {report.version}")
         return
-    versions = f"version {done.before} before, {report.version} now"
+    versions = f"version {plan.before} before, {report.version} now"
     start = "; start the service with the same --database" * target.is_new
     print_line(f"{', '.join(counts)} in {target.name}; {versions}{start}")

@@ -263,7 +263,7 @@ class RequestReader:
             self.refuse(too_large(self.limit.max_bytes))
         elif self._request is not None and self._request.upload is not None:
             self.heard = self._clock()
-            if refusal := self._request.upload.write(body):
+            if refusal := self._request.upload.append(body):
                 self.refuse(refusal)
         # Nearly every body is one piece. As objects, pieces of two bytes each would take fifty times their size.
         elif not self._body:

@@ -64,7 +64,7 @@ class BodyLimit(NamedTuple):
 class Upload(Protocol):
     """Takes a body that is too large for memory while it arrives."""
 
-    def write(self, data: bytes, /) -> Response | None:
+    def append(self, data: bytes, /) -> Response | None:
         """Append bytes; return the refusal of the request if they cannot be kept."""
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import psycopg
 
+from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Listing, Moment, Query, Snapshot, State, T, WriteObserver
 from storekeeper.commands import MAX_BATCH, Command, memory_size
@@ -67,7 +68,7 @@ class PostgresCollection(Collection):
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         return self._writes.add(command)
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
         def run() -> T:
             with imports.session(self._url, lock_timeout=lock_timeout) as session:
                 return work(session)

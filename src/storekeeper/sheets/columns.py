@@ -32,7 +32,7 @@ class Columns:
             if field in maps:
                 self.fields[field] = self._mapped(maps[field])
             elif field in map(str.casefold, self.names):
-                self.fields[field] = self._column(field, "map")
+                self.fields[field] = itemgetter(self._place(field, "map"))
         if not {"name", "address"} & self.fields.keys():
             raise BadFile(f"no column is name or address; {self._listed()}", "map", f"name={self._example()}")
         self.match, self.key = self._matched(match)
@@ -42,11 +42,10 @@ class Columns:
         """Return what rows are matched by, as the file has its name, and the cell that has it."""
         if match is None:
             return None, None
-        if match.strip().casefold() in ("id", "name"):
-            match = match.strip().casefold()
-            if match not in self.fields:
-                raise BadFile(f"no column is {match}, which the rows shall be matched by; {self._listed()}", "match")
-            return match, self.fields[match]
+        if (field := match.strip().casefold()) in ("id", "name"):
+            if field not in self.fields:
+                raise BadFile(f"no column is {field}, which the rows shall be matched by; {self._listed()}", "match")
+            return field, self.fields[field]
         place = self._place(match, "match")
         if len(self.names[place]) > MAX_EXTERNAL_LENGTH:
             raise BadFile(f"the name of the column has more than {MAX_EXTERNAL_LENGTH} characters", "match")
@@ -54,15 +53,12 @@ class Columns:
 
     def _mapped(self, template: str) -> Cell:
         if not set(template) & set("{}"):
-            return self._column(template, "map")
+            return itemgetter(self._place(template, "map"))
         parts = _COLUMN.split(template)
         if any(set(text) & set("{}") for text in parts[::2]):
             raise BadFile(f"{template[:_MAX_SHOWN_LENGTH]!r} has a brace without the other", "map")
         places = [self._place(name, "map") for name in parts[1::2]]
         return lambda row: _joined(parts, [row[place] for place in places])
-
-    def _column(self, name: str, parameter: str) -> Cell:
-        return itemgetter(self._place(name, parameter))
 
     def _place(self, name: str, parameter: str) -> int:
         wanted = name.strip().casefold()

@@ -11,6 +11,7 @@ from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
+from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Eventual, Listing, Moment, Query, Snapshot, State, WriteObserver
 from storekeeper.commands import Command
@@ -90,7 +91,7 @@ class SqliteCollection(Collection):
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         return self._queue.submit(command)
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float | None = None) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
         def run() -> T:
             with imports.session(self._path, self._identity, lock_timeout=lock_timeout) as session:
                 return work(session)
