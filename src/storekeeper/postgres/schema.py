@@ -9,9 +9,9 @@ from storekeeper.postgres.pipeline import array
 from storekeeper.postgres.session import Connection, collection_schema, connected
 from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
 
-NEW_EPOCH = """(SELECT string_agg(substr('abcdefghijklmnopqrstuvwxyz234567', 1 + floor(random() * 32)::integer, 1),
-      '') FROM generate_series(1, 8))"""
-"""The expression of a new epoch."""
+NEW_EPOCH = """(SELECT string_agg(substr('abcdfghijklmnopqrstuvwxyze234567', 1 + floor(random() * value)::integer, 1),
+      '') FROM unnest(ARRAY[25,32,32,32,32,32,32,32]) AS value)"""
+"""The expression of a new epoch; its first character makes no number of a version: it is neither a digit nor an e."""
 
 COLLECTION_TABLE = "collection"
 """The table whose one row all writers lock."""
