@@ -42,9 +42,6 @@ DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new b
 LOCK_TIMEOUT = 60.0
 """Seconds that an import waits for other writers, unless its caller says otherwise."""
 
-LOCK_TIMEOUT = 60.0
-"""Seconds that an import waits for other writers."""
-
 CHUNK = 10_000
 """Rows that are compared with the stores at once, so that memory does not grow with the file."""
 
