@@ -35,7 +35,7 @@ STEP_TIMEOUT = 30.0
 """Seconds that one command of a page may take, on a machine that is busy."""
 
 
-_STEP = re.compile(r"^([$#]) (.*)\n((?:(?![$#] ).+\n)*)", re.MULTILINE)
+_STEP = re.compile(r"^([$#]) ((?:.*\\\n)*.*)\n((?:(?![$#] ).+\n)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def test_every_fenced_command_of_a_page_is_one_that_a_test_runs(page: Path) -> N
         if language == "console"
         if line[:2] in {"$ ", "# "}
     ]
-    assert [f"{step.prompt} {step.command}" for step in steps(page)] == shown
+    assert [f"{step.prompt} {step.command}".splitlines()[0] for step in steps(page)] == shown
 
 
 def test_what_is_named_as_not_run_stands_on_a_page() -> None:
