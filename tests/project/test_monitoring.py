@@ -11,7 +11,9 @@ import pytest
 from storekeeper.api.metrics import FAMILIES
 from tests import ROOT
 from tests.harness.machine import need
+from tests.harness.pages import blocks
 
+PAGE = ROOT / "docs/monitoring.md"
 ALERTS = ROOT / "deploy/alerts.yml"
 DASHBOARD = json.loads((ROOT / "deploy/grafana.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
@@ -81,6 +83,13 @@ def test_promtool_takes_the_alerts() -> None:
     promtool("check", "rules", "--lint=all", "--lint-fatal", ALERTS)
 
 
+def test_promtool_takes_what_the_page_puts_into_its_settings(tmp_path: Path) -> None:
+    [text] = ["\n".join(lines) for _, language, lines in blocks(PAGE) if language == "yaml"]
+    file = tmp_path / "prometheus.yml"
+    file.write_text(text.replace("/opt/storekeeper/source", str(ROOT)))
+    promtool("check", "config", file)
+
+
 def test_each_alert_fires_where_something_is_wrong_and_nowhere_else(tmp_path: Path) -> None:
     file = tmp_path / "test.yml"
     file.write_text(TRIED.replace("RULES", str(ALERTS)))
@@ -98,5 +107,5 @@ def test_every_expression_of_the_dashboard_is_valid(tmp_path: Path) -> None:
 
 
 def test_the_manual_says_what_to_do_about_each_alert() -> None:
-    described = re.findall(r"^\| `(Storekeeper\w+)` \|", (ROOT / "docs/monitoring.md").read_text(), re.MULTILINE)
+    described = re.findall(r"^\| `(Storekeeper\w+)` \|", PAGE.read_text(), re.MULTILINE)
     assert described == NAMES
