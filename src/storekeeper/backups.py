@@ -107,7 +107,10 @@ def back_up(
     except FileExistsError:
         raise CannotStart("exists already: name another file", subject=str(file)) from None
     except OSError as error:
-        raise CannotStart(f"cannot be written: {error.strerror}", subject=str(file)) from None
+        raise CannotStart(
+            f"cannot be written ({error.strerror}): name a file in a folder that the user who runs this may write",
+            subject=str(file),
+        ) from None
     return Backup(file, stores, changes)
 
 
@@ -132,7 +135,9 @@ def verify(url: str) -> list[str]:
     Ids and changes are numbered without a hole; each store is what its latest change made of it. A file also is what
     its SHA-256 beside it says, if there is one, and SQLite finds it whole.
     """
-    found = databases.existing(url)
+    found = databases.database(url)
+    if not found.exists():
+        raise CannotStart("there is no such database or backup: name another one", subject=found.name)
     if isinstance(found, SqliteDatabase) and (wrong := _differs(found.path)):
         return [wrong]
     try:
@@ -222,4 +227,7 @@ def _differs(file: Path) -> str | None:
         expected = beside.read_bytes()[:64]
         return None if _checksum(file).encode() == expected else f"its SHA-256 is not that of {beside.name}"
     except OSError as error:
-        raise CannotStart(f"cannot be read: {error.strerror}", subject=str(file)) from None
+        raise CannotStart(
+            f"cannot be read ({error.strerror}): let the user who runs this read it",
+            subject=str(error.filename or file),
+        ) from None

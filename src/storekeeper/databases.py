@@ -108,11 +108,16 @@ def absolute(url: str) -> str:
     return f"sqlite:///{quote(found.name)}" if isinstance(found, SqliteDatabase) else url
 
 
-def refuse_gone(url: str) -> None:
-    """Raise CannotStart if a URL names a file that does not exist: a start would create an empty one."""
+def is_gone(url: str) -> bool:
+    """Return whether a URL names a file that does not exist: a start would create an empty one."""
     found = database(url)
-    if isinstance(found, SqliteDatabase) and not found.path.exists():
-        raise CannotStart("gone: restore it from a backup", subject=found.name)
+    return isinstance(found, SqliteDatabase) and not os.path.exists(found.path)  # noqa: PTH110 - never raises
+
+
+def refuse_gone(url: str) -> None:
+    """Raise CannotStart if a URL names a file that does not exist."""
+    if is_gone(url):
+        raise CannotStart("gone: restore it from a backup", subject=database(url).name)
 
 
 def is_database_file(url: str, file: Path) -> bool:
@@ -143,8 +148,8 @@ def refuse_tokens(url: str) -> None:
     """Raise CannotStart if there are tokens: without --auth, nobody said which requests need one."""
     if read_tokens(url):
         raise CannotStart(
-            "the database has tokens: choose which requests need one, with --auth all, --auth writes or --auth open"
-            " (none)"
+            "the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all,"
+            " writes or open (none)"
         )
 
 

@@ -155,7 +155,7 @@ def _logger() -> Any:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
             if _format == "logfmt"
             else structlog.processors.JSONRenderer(
                 lambda line, **options: json.dumps(line, **options).replace("\x7f", r"\u007f")

@@ -138,7 +138,10 @@ def listen(bound: socket.socket, host: str, port: int) -> None:
 
 def _refusal(host: str, port: int, error: Exception) -> CannotStart:
     reason = error.strerror if isinstance(error, OSError) else "not a host name"
-    return CannotStart(f"cannot listen on {host} port {port} ({reason}): choose another --host or --port")
+    return CannotStart(
+        f"cannot listen on {host} port {port} ({reason}): choose another --host or --port, or, with"
+        " systemd, another ListenStream"
+    )
 
 
 def host_of(listener: socket.socket) -> str:

@@ -19,7 +19,7 @@ import uvicorn
 
 from storekeeper import __version__, supervisor
 from storekeeper.api.metrics import Slots
-from storekeeper.databases import absolute, database, refuse_gone, refuse_tokens
+from storekeeper.databases import absolute, database, is_gone, refuse_gone, refuse_tokens
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.events import Event, bridge_log, emit, use_format, write_line
 from storekeeper.listener import (
@@ -68,7 +68,7 @@ def serve(settings: Settings) -> int:
     if settings.auth is None and not is_loopback(settings.host):
         raise CannotStart(
             f"{'ListenStream' if passed else '--host'} {settings.host} can be reached from elsewhere: choose which"
-            " requests need a token, with --auth all, --auth writes or --auth open (none)"
+            " requests need a token, with --auth (or STOREKEEPER_AUTH) all, writes or open (none)"
         )
     # Where another service listens on the port, this start may not make or upgrade a database.
     with ExitStack() as stack:
@@ -79,9 +79,10 @@ def serve(settings: Settings) -> int:
 
             settings, token = stack.enter_context(demo.prepared(settings))
             console = console_link("", token)
+        new = is_gone(settings.database)
         settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
         listen(listener, settings.host, settings.port)
-        status = _serve(settings, listener, console, passed=bool(passed))
+        status = _serve(settings, listener, console, passed=bool(passed), new=new)
     if status:
         refuse_gone(settings.database)
         if settings.auth is None:
@@ -89,14 +90,14 @@ def serve(settings: Settings) -> int:
     return status
 
 
-def _serve(settings: Settings, listener: socket.socket, console: str, *, passed: bool) -> int:
+def _serve(settings: Settings, listener: socket.socket, console: str, *, passed: bool, new: bool) -> int:
     address = address_of(listener, settings.host)
     # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1 does.
     settings = msgspec.structs.replace(
         settings, host=host_of(listener), allowed_host=(*settings.allowed_host, settings.host)
     )
     service = Service(settings, create=False, slots=_slots(settings.workers))
-    announce = partial(_announce, settings, address, console)
+    announce = partial(_announce, settings, address, console, new=new)
     if settings.workers > 1:
         work = partial(_run_worker, service, listener)
         return Supervisor(
@@ -226,15 +227,15 @@ def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], No
     return CANNOT_START if server.service.cannot_start else int(not server.started)
 
 
-def _announce(settings: Settings, address: str, console: str) -> None:
+def _announce(settings: Settings, address: str, console: str, *, new: bool) -> None:
     name = database(settings.database).name
     link = f"{address}{console}"
     if settings.log_format == "logfmt":
         linked = f"; the console is at {link}" * address.startswith("http")
-        write_line(f"Storekeeper listens on {address} with {name}{linked} (Ctrl-C stops it)")
-    emit(
-        Event.STARTED, version=__version__, database=name, workers=settings.workers, pid=os.getpid(), address=address
-    )
+        with_new = "the new database " * new  # of a mistyped name too, or below a disk that is not mounted
+        write_line(f"Storekeeper listens on {address} with {with_new}{name}{linked} (Ctrl-C stops it)")
+    fields = {"database": name, "new": new, "workers": settings.workers, "pid": os.getpid(), "address": address}
+    emit(Event.STARTED, version=__version__, **fields)
     if settings.open and address.startswith("http"):  # some browsers of terminals end only when they are closed
         Thread(target=webbrowser.open, args=(link,), daemon=True).start()
     supervisor.tell_ready()

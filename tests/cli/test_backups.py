@@ -146,7 +146,9 @@ def test_a_backup_takes_the_name_of_no_file(kept: Sqlite, folder: Path) -> None:
     [line] = refused(run(kept, "backup", str(folder / "other.db"), "--keep", "3"))
     assert "--keep is for a folder" in line
     [line] = refused(run(kept, "backup", str(folder / "none" / "other.db")))
-    assert line.endswith("cannot be written: No such file or directory")
+    assert line.endswith(
+        "cannot be written (No such file or directory): name a file in a folder that the user who runs this may write"
+    )
     assert names(folder) == ["mine.db"]
     assert mine.read_text() == "mine"
 
@@ -254,7 +256,11 @@ def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(kept
     other = tmp_path / "notes.txt"
     other.write_text("no database")
     assert verified(other) == (2, f"storekeeper: {other}: not a database: name another file\n")
-    assert verified(tmp_path / "none.db")[0] == 2
+    none = tmp_path / "none.db"
+    assert verified(none) == (2, f"storekeeper: {none}: there is no such database or backup: name another one\n")
+    checksum = tmp_path / f"{kept.path.name}.sha256"
+    checksum.mkdir()
+    assert verified(kept.path)[1].startswith(f"storekeeper: {checksum}: cannot be read (Is a directory): ")
 
 
 def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder: Path) -> None:
@@ -279,7 +285,7 @@ def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder
     assert sqlite_at(aside).changes() == everything
     said = done.stderr.decode().splitlines()
     assert said[1] == f"The database that was there is now {aside}"
-    assert said[2].startswith("2 changes made after the backup are gone, of stores 4, 5: ")
+    assert said[2].startswith("Lost: 2 changes made after the backup, of stores 4, 5: ")
     assert said[3:] == ["Revoked tokens are good again: revoke anna", "Tokens are gone: add zoe again"]
     command = said[2].partition("storekeeper ")[2].split()
     assert b'"Latest"' in run_command(*command).stdout

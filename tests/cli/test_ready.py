@@ -27,7 +27,7 @@ def test_one_that_is_not_ready_is_status_1_and_one_line_says_why(tmp_path: Path)
     with serving(tmp_path) as service:
         done = run("ready", f"http://127.0.0.1:{service.port}/no/such/prefix")
         assert done.returncode == 1
-        assert done.stderr == b"storekeeper: not ready: /health/ready responds with 404\n"
+        assert done.stderr == b"storekeeper: not ready: /health/ready responds with 404: Not Found\n"
     done = run("ready", f"http://127.0.0.1:{service.port}")
     assert done.returncode == 1
     assert done.stderr.startswith(b"storekeeper: not ready: ")

@@ -223,7 +223,7 @@ def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_whe
         says = f"--host {host} can be reached from elsewhere: "
         assert_refused("--host", host, "--port=0", "--database", url, says=says)
     add_token(url, "first", "read")
-    says = "the database has tokens: choose which requests need one, with --auth all"
+    says = "the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all"
     assert_refused("--port=0", "--database", url, says=says)
 
 
@@ -252,11 +252,10 @@ def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: s
         people, started = service.log.splitlines()
         address, database = f"http://127.0.0.1:{service.port}", f"{tmp_path}/stores.db"
         assert people.startswith(
-            f"Storekeeper listens on {address} with {database}; the console is at {address}/console/ "
+            f"Storekeeper listens on {address} with the new database {database}; the console is at {address}/"
         )
-        assert (
-            f" version={__version__} database={database} workers={workers} pid={service.process.pid}" in started + " "
-        )
+        fields = f" version={__version__} database={database} new=true workers={workers} pid={service.process.pid} "
+        assert fields in started
         assert service.stop(number) == 0
         (stopped,) = service.log.splitlines()[2:]
         said = re.search(r"level=info event=stopped signal=(\w+) seconds=([\d.]+) pid=(\d+)$", stopped)

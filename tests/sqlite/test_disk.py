@@ -23,6 +23,7 @@ from storekeeper.stores import Payload, Store
 from storekeeper.write_state import WriteState
 from tests.harness.cases import case, thorough
 from tests.harness.collection import MANY, create, get, numbered, replace, run, stores
+from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import TIMEOUT, kill_group, serving
@@ -92,6 +93,9 @@ def test_refused_writes_are_heard_of_and_readiness_finds_their_end(small: Path, 
         until(lambda: 'level=error event="writes are refused" reason="The disk is full"' in service.log, 1 + SLACK)
         refused = {"status": "ready", "writes": "refused", "reason": "The disk is full"}
         assert service.request("GET", "/health/ready").json == refused
+        asked = run_command("ready", "--port", str(service.port))
+        said = b"storekeeper: ready, but writes are refused: The disk is full\n"
+        assert (asked.returncode, asked.stderr) == (0, said)
         (small / "filler").unlink()
         until(lambda: service.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}, 6 + SLACK)
         assert 'level=info event="writes work again" seconds=' in service.log

@@ -93,12 +93,14 @@ def restore(
 
 def _print_lost(lost: "Lost | None", aside: Path) -> None:
     if lost is None:
-        print_line("It cannot be read, or is of another list: what is lost cannot be said")
+        print_line(
+            "It cannot be read, or is of another list: what is lost cannot be said. To go back, restore that file"
+        )
         return
     if lost.changes:
         stores = ", ".join(map(str, lost.stores)) + ", …" * (len(lost.stores) == 20)
         print_line(
-            f"{counted(len(lost.changes), 'change')} made after the backup are gone, of stores {stores}: see them"
+            f"Lost: {counted(len(lost.changes), 'change')} made after the backup, of stores {stores}: see them"
             f" with storekeeper changes --database sqlite:///{aside} --after {lost.changes.start - 1}"
         )
     else:

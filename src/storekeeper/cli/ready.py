@@ -1,5 +1,6 @@
 """The command that asks a service whether it is ready. Imports what it needs when it runs."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,22 +27,37 @@ def ready(
 ) -> int:
     """Tell whether a service is ready, as /health/ready does.
 
-    The exit status is 0 if it is ready, 1 if it is not or cannot be reached.
+    The exit status is 0 if it is ready, 1 if it is not or cannot be reached. If only writes are refused, it is
+    ready, and a line says why.
     """
     from http.client import HTTPException
 
     connection, path = _connection(url or _address(settings))
     try:
         connection.request("GET", f"{path}/health/ready")
-        status = connection.getresponse().status
+        response = connection.getresponse()
+        status, reason = response.status, _reason(response.read(10_000))
     except (OSError, HTTPException) as error:
         print_line(f"storekeeper: not ready: {error or type(error).__name__}")
         return 1
     finally:
         connection.close()
     if status != 200:
-        print_line(f"storekeeper: not ready: /health/ready responds with {status}")
+        print_line(f"storekeeper: not ready: /health/ready responds with {status}{reason}")
+    elif reason:
+        print_line(f"storekeeper: ready, but writes are refused{reason}")
     return int(status != 200)
+
+
+def _reason(body: bytes) -> str:
+    """Return why something is refused, as a response of /health/ready says it; "" if it does not."""
+    import json
+
+    with suppress(ValueError, AttributeError):  # it is of another service
+        said = json.loads(body)
+        reason = said.get("reason") or said.get("message")
+        return f": {reason}" if reason else ""
+    return ""
 
 
 def _address(settings: Settings) -> str:

@@ -94,8 +94,8 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
         if reason is None:
             raise
         raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
-            f"cannot be opened for {purpose} ({reason}): check that its folder exists, has space and may be"
-            " written, or name another file",
+            f"cannot be opened for {purpose} ({reason}): check that its folder exists and has space, and that"
+            " the user who runs this may write both, or name another file",
             subject=str(path),
         ) from None
 
