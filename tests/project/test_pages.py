@@ -171,6 +171,7 @@ MAX_WORDS = {
     "docs/proxy.md": 600,
     "docs/backups.md": 500,
     "docs/monitoring.md": 500,
+    "docs/contract.md": 4500,
     "docs/guarantees.md": 1200,
     "docs/benchmarks.md": 700,
     "docs/when-not.md": 400,
