@@ -173,6 +173,9 @@ MAX_WORDS = {
     "docs/monitoring.md": 500,
     "docs/contract.md": 4500,
     "docs/guarantees.md": 1200,
+    "docs/architecture.md": 2500,
+    "docs/design-notes.md": 2000,
+    "CONTRIBUTING.md": 1200,
     "docs/benchmarks.md": 700,
     "docs/when-not.md": 400,
 }
