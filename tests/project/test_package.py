@@ -19,6 +19,7 @@ from tests.harness.process import environment, serving
 
 NAME = f"storekeeper-{__version__}"
 PYTHONS = ("3.11", "3.12", "3.13")
+EXTRAS = "[excel,postgres]"
 INSTALL_TIMEOUT = 240.0
 BIN = Path(sys.executable).parent
 
@@ -135,12 +136,13 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, version: str, tmp_
 @pytest.mark.thorough  # installs all dependencies, from a registry
 def test_pipx_installs_the_wheel(wheel: Path, tmp_path: Path) -> None:
     env = {"PIPX_HOME": f"{tmp_path}/pipx", "PIPX_BIN_DIR": f"{tmp_path}/bin", "PIPX_MAN_DIR": f"{tmp_path}/man"}
-    run([BIN / "pipx", "install", "--python", interpreter("3.12"), wheel], tmp_path, env)
+    run([BIN / "pipx", "install", "--python", interpreter("3.12"), f"{wheel}{EXTRAS}"], tmp_path, env)
     assert_works([f"{tmp_path}/bin/storekeeper"], tmp_path)
 
 
 @pytest.mark.thorough  # installs all dependencies, from a registry
 def test_uvx_runs_the_wheel(wheel: Path, tmp_path: Path) -> None:
     env = {"UV_CACHE_DIR": f"{tmp_path}/cache", "UV_PYTHON_DOWNLOADS": "never"}
-    command = [str(BIN / "uvx"), "--quiet", "--python", interpreter("3.12"), "--from", str(wheel), "storekeeper"]
+    source = ["--from", f"{wheel}{EXTRAS}"]
+    command = [str(BIN / "uvx"), "--quiet", "--python", interpreter("3.12"), *source, "storekeeper"]
     assert_works(command, tmp_path, env)
