@@ -60,7 +60,7 @@ huge: .venv/.dev  ## the same work on 1,000,000 and 10,000,000 stores (5 minutes
 bench-ab: .venv/.dev  ## processor time for each request of two checkouts; AB="../old . --pairs=10"
 	@$(BIN)/python -m bench.ab $(AB)
 
-bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into docs/scaling.md
+bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into docs/evidence/scaling.md
 	@$(BIN)/python -m bench.scaling
 
 thorough: .venv/.dev  ## all tests, also those that are more of the same

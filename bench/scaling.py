@@ -1,6 +1,6 @@
-"""`make bench-scaling`: one and two instances over one PostgreSQL, into docs/scaling.md; imports cases to systems.
+"""`make bench-scaling`: one and two instances over one PostgreSQL, into docs/evidence/scaling.md.
 
-Each instance has a core of its own, but the database and the load share them all.
+Imports cases to systems. Each instance has a core of its own, but the database and the load share them all.
 """
 
 import sys
@@ -20,7 +20,7 @@ from bench.servers import Server, free_port, running
 from bench.systems import DATA, ROOT, STOREKEEPER, SYSTEMS, import_stores
 from tests.harness import postgres_server
 
-PAGE = ROOT / "docs/scaling.md"
+PAGE = ROOT / "docs/evidence/scaling.md"
 BEGIN, END = "<!-- measured: begin (written by make bench-scaling) -->", "<!-- measured: end -->"
 ROUNDS, SECONDS, CONNECTIONS = 5, 4, 64
 MEASURED = ("get-one", "post", "mix-95")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 REFERENCE = sorted((ROOT / "docs/reference").glob("*.md"))
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), *REFERENCE]
-ON_A_MACHINE = [ROOT / f"docs/{name}.md" for name in ("installing", "proxy", "backups", "monitoring", "operating")]
+ON_A_MACHINE = [ROOT / f"docs/{name}.md" for name in ("installing", "proxy", "backups", "monitoring", "postgresql")]
 """The pages whose commands are run one after the other, on one machine."""
 
 SERVES = "serves until it is stopped; the test has a service that was started with the same options"
@@ -25,7 +25,6 @@ NOT_RUN = {
     "make test": "this test is a part of it",
     "make setup": "the test has this checkout; `make thorough` runs it, in a clone",
     ".venv/bin/storekeeper serve --open": SERVES,
-    ".venv/bin/storekeeper serve --database postgresql://keeper@db1,db2/stores": SERVES,
     "STOREKEEPER_AUTH=open /opt/storekeeper/current/bin/uvicorn"
     " --factory storekeeper.service:application --port 8098": "a test of its own starts it, and stops it",
 }

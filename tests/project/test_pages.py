@@ -1,7 +1,6 @@
 """What holds for every page; and the commands of those that need no machine of their own do what the pages say."""
 
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from playwright.sync_api import expect
 
 from tests.harness.browser import chromium
 from tests.harness.console import console
-from tests.harness.databases import postgres
 from tests.harness.pages import (
     NOT_RUN,
     ON_A_MACHINE,
@@ -26,7 +24,6 @@ from tests.harness.pages import (
 )
 from tests.harness.process import Running, serving
 
-SCALING = ROOT / "docs/scaling.md"
 SPREADSHEETS = ROOT / "docs/spreadsheets.md"
 TUTORIAL = ROOT / "docs/tutorial.md"
 CHECKING = ROOT / "docs/checking.md"
@@ -98,28 +95,13 @@ def correct_a_store_and_see_what_others_did(service: Running) -> None:
         mine.saved()
 
 
-def test_a_file_is_moved_to_postgresql_and_served_from_there_as_the_page_says(tmp_path: Path) -> None:
-    move, serve = steps(SCALING)
-    assert serve.typed in NOT_RUN
-    with (
-        postgres().database() as url,
-        serving(tmp_path, "--examples", database=f"sqlite:///{tmp_path}/storekeeper.db"),
-    ):
-        with follower(tmp_path) as shell:
-            here = move.command.replace("postgresql://keeper@db1,db2/stores", shlex.quote(url))
-            assert here != move.command
-            assert move.difference(*shell.run(here)) is None
-        with serving(tmp_path, database=url) as service:
-            assert service.request("GET", "/api/stores/2").json["name"] == "Harbour"
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_fenced_command_of_a_page_is_one_that_a_test_runs(page: Path) -> None:
     if page in PAGES_NOT_RUN:
         return
     others = {"yaml"} if page.name == "monitoring.md" else set()  # test_monitoring has promtool check it
     assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid"} | others
-    assert not steps(page) or page in {README, SCALING, SPREADSHEETS, TUTORIAL, CHECKING, *ON_A_MACHINE}
+    assert not steps(page) or page in {README, SPREADSHEETS, TUTORIAL, CHECKING, *ON_A_MACHINE}
     shown = [
         line
         for _, language, lines in blocks(page)
@@ -166,6 +148,7 @@ MAX_WORDS = {
     "docs/console.md": 600,
     "docs/calling.md": 1200,
     "docs/mirror.md": 700,
+    "docs/postgresql.md": 900,
     "docs/checking.md": 400,
     "docs/installing.md": 900,
     "docs/proxy.md": 600,

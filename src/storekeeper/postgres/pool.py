@@ -10,7 +10,7 @@ from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
 POOL_SIZE = 9
-"""Connections that one process opens at most; `docs/scaling.md` says what for."""
+"""Connections that one process opens at most: two each for reads by id and of the past, one each for all else."""
 
 RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
