@@ -128,16 +128,3 @@ def test_text_survives_a_token_that_expires(tmp_path: Path, open_console: Open) 
         expect(page.name).to_have_value("Typed with the old token")
         page.saved()
         assert [store["name"] for store in stores_of(service)] == ["Typed with the old token"]
-
-
-def test_an_earlier_version_is_restored_as_a_new_change(tmp_path: Path, open_console: Open) -> None:
-    with serving(tmp_path) as service:
-        add(service, "Before", "1 Quay Road")
-        put(service, 1, "After")
-        page = open_console(service, "?store=1")
-        page.button("Restore this version").click()
-        expect(page.name).to_have_value("Before")
-        page.button("Save").click()
-        page.saved()
-        expect(page.page.locator(".history li")).to_have_count(3)
-        assert stores_of(service) == [{"id": 1, "name": "Before", "address": "1 Quay Road"}]

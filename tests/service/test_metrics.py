@@ -17,7 +17,7 @@ from tests.harness.metrics import Series, responses, scrape, series
 from tests.harness.process import Running, ask, serving
 
 CLIENTS = 4
-KILLS = 4
+KILLS = 2
 CACHED, MISSING, CREATED = ("GET", "/api/stores/1"), ("GET", "/api/stores/x"), ("POST", "/api/stores")
 
 

@@ -63,15 +63,19 @@ def place(tmp_path: Path) -> Path:
     return folder / "stores.db"
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+def assert_ends(service: Running, place: Path) -> None:
+    assert service.process.wait(TIMEOUT) == (LOST if place.exists() else GONE)
+    assert service.log.count("database failed, ending this process") == 1
+    assert "Traceback" not in service.log
+
+
+@pytest.mark.parametrize("fault", [deleted, replaced])
 def test_the_process_says_so_and_ends(tmp_path: Path, place: Path, fault: Callable[[Path], None]) -> None:
     """Nobody has to ask it anything."""
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         fault(place)
-        assert service.process.wait(TIMEOUT) == (LOST if place.exists() else GONE)
-        assert service.log.count("database failed, ending this process") == 1
-        assert "Traceback" not in service.log
+        assert_ends(service, place)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -81,6 +85,7 @@ def test_no_write_is_acknowledged_from_then_on(tmp_path: Path, place: Path, faul
         store(service, "Before")
         fault(place)
         assert statuses_of_writes(service) <= {503, 0}
+        assert_ends(service, place)
 
 
 def test_an_import_beside_it_is_not_written_over(tmp_path: Path, place: Path) -> None:
