@@ -22,15 +22,7 @@ MIN_KEYS = 100_000
 """Latest keys that are always kept, whatever the clock says."""
 
 MAX_KEYS_DELETED = 1000
-"""Keys that one transaction deletes, the oldest first."""
-
-KEYS_RETRY_INTERVAL = 60.0
-"""Seconds for which no keys are deleted after that failed: a trigger or a missing right must not fail writes."""
-
-
-class KeysNotDeleted(Exception):
-    """Old keys cannot be deleted, and nothing of the batch was written. Without deleting it can be."""
-
+"""Keys that are deleted at once, the oldest, when all of them may go."""
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 4 * 2**20
@@ -140,16 +132,10 @@ def keys_of(commands: Iterable[Command]) -> list[str]:
 
 def memory_size(command: Command) -> int:
     """Return the bytes of memory that a command takes while it waits: its texts and its tags."""
-    size = getsizeof(command.payload.name) + getsizeof(command.payload.address)
-    if command.if_match is not None:
-        size += _memory_of_tags(command.if_match)
-    if type(command) is Replace and command.if_none_match is not None:
-        size += _memory_of_tags(command.if_none_match)
-    return size
-
-
-def _memory_of_tags(tags: Tags) -> int:
-    return getsizeof(tags) + sum(map(getsizeof, tags))
+    tags = [*(command.if_match or ())]
+    if type(command) is Replace:
+        tags += command.if_none_match or ()
+    return sum(map(getsizeof, (command.payload.name, command.payload.address, *tags)))
 
 
 def apply(commands: Iterable[Command], before: Before, now: int) -> "Batch":

@@ -42,7 +42,6 @@ class Event(Enum):
     DATABASE_REFUSED = "error", "database refused a statement"
     WRITES_REFUSED = "error", "writes are refused"
     WRITES_ACCEPTED = "info", "writes work again"
-    KEYS_NOT_DELETED = "warning", "old Idempotency-Keys cannot be deleted, so they stay"
     WORKER_LOST = "warning", "worker lost, starting another"
     WORKER_CANNOT_START = "critical", "worker cannot start"
     BUG = "error", "bug"

@@ -13,6 +13,7 @@ from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
 from tests.harness.collection import create, get, listing, numbered, stores
 from tests.harness.databases import Database, handle
+from tests.harness.in_process import until
 from tests.harness.stores import a_store
 
 CLIENTS = 100
@@ -202,19 +203,19 @@ class TestKeys:
         assert len(database.changes()) == 2
 
     async def test_old_keys_are_deleted_but_never_the_latest_100_000(self, database: Database) -> None:
-        """The oldest go first, a thousand with each write that has a key."""
+        """The oldest go first, a thousand at once, after a write that has a key."""
         day_ago = time.time_ns() // 1_000_000 - commands.MIN_KEY_AGE
         async with handle(database) as collection:
             await written(collection, Create(Payload("First")))
             database.add_keys(1500, day_ago - 60_000)
             database.add_keys(commands.MIN_KEYS - 1, day_ago - 60_000)
             database.add_keys(10, day_ago + 3_600_000)
-            left = []
             for number in range(3):
                 await written(collection, Create(Payload("New"), key=(f"new {number}", 1)))
-                left.append(len(database.key_rows()) - commands.MIN_KEYS)
-            assert left == [510, 0, 0]
-            assert database.key_rows()[0][0] == "1513"
+                # On PostgreSQL a write does not wait for that.
+                await until(lambda: len(database.key_rows()) <= commands.MIN_KEYS + 512)
+            assert len(database.key_rows()) == commands.MIN_KEYS + 512
+            assert database.key_rows()[0][0] == "1001"
 
     async def test_keys_that_cannot_be_deleted_stay_and_cost_no_write(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
@@ -223,15 +224,15 @@ class TestKeys:
         monkeypatch.setattr(events, "write_line", log.append)
         async with handle(database) as collection:
             await written(collection, Create(Payload("First")))
-            database.add_keys(commands.MIN_KEYS + 10, 0)
+            database.add_keys(commands.MIN_KEYS + 1010, 0)
             database.keep_keys()
             for number in range(2):
                 keyed = [Create(Payload("New"), key=(f"new {number} {place}", 1)) for place in range(3)]
                 found = await outcomes(*((collection, one) for one in (*keyed, Create(Payload("New")))))
                 assert [type(result) for result in found] == [Store] * 4
             assert type(await written(collection, keyed[0])) is Replay
-        assert len(database.key_rows()) == commands.MIN_KEYS + 16
-        assert len([line for line in log if "old Idempotency-Keys cannot be deleted" in line]) == 1
+            await until(lambda: any("database refused a statement" in line and "kept" in line for line in log))
+        assert len(database.key_rows()) == commands.MIN_KEYS + 1016
 
     async def test_keys_of_a_day_are_kept_however_many_they_are(self, database: Database) -> None:
         async with handle(database) as collection:

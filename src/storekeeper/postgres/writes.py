@@ -4,9 +4,10 @@ One row is the lock of all writers on all machines, and contains the numbers tha
 trips: the lock with the numbers and what the batch touches, then all that is written, with its COMMIT.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from secrets import token_hex
 from typing import TypeAlias
@@ -14,13 +15,11 @@ from typing import TypeAlias
 from storekeeper import commands
 from storekeeper.collection import WriteObserver, ignore_writes
 from storekeeper.commands import (
-    KEYS_RETRY_INTERVAL,
     MAX_KEYS,
     MAX_KEYS_DELETED,
     MIN_KEY_AGE,
     MIN_KEYS,
     Command,
-    KeysNotDeleted,
     Remembered,
 )
 from storekeeper.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
@@ -49,7 +48,6 @@ _SET = ", ".join(f"{name} = new.{name}" for name in SEARCHED if name != "id")
 # The database compares: the address of a store does not come here. Null equals null.
 _EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
 _NEW_KEYS = as_table({"key": str, "request": int, "seq": int})
-_DELETE_KEYS = b"delete keys"
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -73,13 +71,13 @@ STATEMENTS = {
     b"add keys": f"""INSERT INTO keys (n, key, request, seq, at)
       SELECT (SELECT coalesce(max(n), 0) FROM keys) + row_number() OVER (ORDER BY seq), key, request, seq, $4::int8
       FROM {_NEW_KEYS}""",
-    # Only if the oldest one may go: else each batch would read so many.
-    _DELETE_KEYS: f"""WITH bounds AS (
-        SELECT n AS oldest, at < $1::int8 AS is_old, (SELECT max(n) FROM keys) AS newest FROM keys ORDER BY n LIMIT 1)
-      DELETE FROM keys USING bounds
-      WHERE oldest <= newest - CASE WHEN is_old THEN {MIN_KEYS} ELSE {MAX_KEYS} END
-        AND n = ANY(ARRAY(SELECT n FROM keys ORDER BY n LIMIT {MAX_KEYS_DELETED}))
-        AND n <= newest - CASE WHEN at < $1::int8 THEN {MIN_KEYS} ELSE {MAX_KEYS} END""",
+    # The server reads the array only if the last of these keys may go.
+    b"delete keys": f"""WITH old AS (
+        SELECT n, at, (SELECT max(n) FROM keys) AS newest FROM keys
+        WHERE n = (SELECT min(n) FROM keys) + {MAX_KEYS_DELETED - 1})
+      DELETE FROM keys WHERE n = ANY(ARRAY(SELECT n FROM keys ORDER BY n LIMIT {MAX_KEYS_DELETED}))
+        AND EXISTS (
+          SELECT FROM old WHERE n <= newest - CASE WHEN at < $1::int8 THEN {MIN_KEYS} ELSE {MAX_KEYS} END)""",
     b"fill probe": "INSERT INTO probe (filler) VALUES ($1::text)",
     b"empty probe": "DELETE FROM probe",
     b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
@@ -100,7 +98,7 @@ class Writer:
     def __init__(self, pool: Pool, state: WriteState) -> None:
         self._pool = pool
         self._state = state
-        self._delete_keys_from = 0.0
+        self._deleting: asyncio.Task[None] | None = None
         self.observe: WriteObserver = ignore_writes
 
     async def carry_out(self, batch: Sequence[Write], deadline: float) -> Sequence[commands.Result | Exception]:
@@ -134,11 +132,9 @@ class Writer:
         try:
             results = await self._transact(batch, deadline)
             self._state.accepted()
+            if commands.keys_of(batch) and (self._deleting is None or self._deleting.done()):
+                self._deleting = asyncio.create_task(self._delete_keys())
             return results
-        except KeysNotDeleted as error:
-            self._delete_keys_from = time.monotonic() + KEYS_RETRY_INTERVAL
-            emit(Event.KEYS_NOT_DELETED, reason=str(error))
-            return await self._commit(batch, deadline)
         except Unavailable as error:
             self._state.refused(str(error))
             return [error] * len(batch)
@@ -160,6 +156,11 @@ class Writer:
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
                 await self._finish(execute, applied, now)
             return applied.results
+
+    async def _delete_keys(self) -> None:
+        """Delete old keys (decision 36), whatever comes of the writes; a refusal is logged."""
+        with suppress(Unavailable):
+            await self._pool.execute((b"delete keys", (time.time_ns() // 1_000_000 - MIN_KEY_AGE,)))
 
     @asynccontextmanager
     async def _transaction(self, deadline: float) -> AsyncIterator[Execute]:
@@ -197,10 +198,7 @@ class Writer:
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
             statements.append((b"add keys", (*as_arrays(batch.keys), now)))
-        ends: list[Statement] = [(b"commit", ())]
-        if batch.keys and time.monotonic() >= self._delete_keys_from:
-            ends.insert(0, (_DELETE_KEYS, (now - MIN_KEY_AGE,)))
-        results = await execute(*statements, *ends)
+        results = await execute(*statements, (b"commit", ()))
         expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(batch.changes)
         written = sum(result.command_tuples or 0 for result in results[: len(statements)])
         if written != expected:
@@ -216,7 +214,7 @@ class _InvalidWrite(Exception):
 async def _execute(connection: PipelineConnection, deadline: float, *statements: Statement) -> list[Result]:
     """Execute statements in one round trip.
 
-    Raises _InvalidWrite, KeysNotDeleted, and Unavailable with the outcome of a COMMIT.
+    Raises _InvalidWrite, and Unavailable with the outcome of a COMMIT.
     """
     last = len(statements) - 1
     commits = statements[last][0] == b"commit"
@@ -227,8 +225,6 @@ async def _execute(connection: PipelineConnection, deadline: float, *statements:
     except ValueError as error:
         raise _InvalidWrite(error) from None
     except StatementError as error:
-        if statements[error.index][0] == _DELETE_KEYS:
-            raise KeysNotDeleted(str(error)) from None
         unknown = commits and error.index == last and not error.sqlstate.startswith(_ROLLED_BACK)
         if not unknown and error.sqlstate.startswith(_INVALID_DATA):
             raise _InvalidWrite(error) from None

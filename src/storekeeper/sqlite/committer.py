@@ -10,15 +10,12 @@ import apsw
 
 from storekeeper import commands as domain
 from storekeeper.commands import (
-    KEYS_RETRY_INTERVAL,
     MAX_KEYS,
-    MAX_KEYS_DELETED,
     MIN_KEY_AGE,
     MIN_KEYS,
     Batch,
     Before,
     Command,
-    KeysNotDeleted,
     Remembered,
     apply,
 )
@@ -44,7 +41,6 @@ class Committer:
         self.identity = identity
         self._execute = connection.execute
         self._lock_deadline = 0.0
-        self._delete_keys_from = 0.0
         connections.retry_lock_until(connection, lambda: self._lock_deadline)
 
     def commit(self, commands: Sequence[Command], deadline: float) -> list[CommandResult]:
@@ -56,10 +52,6 @@ class Committer:
         self._lock_deadline = deadline
         try:
             return self._transact(commands)
-        except KeysNotDeleted as error:
-            self._delete_keys_from = time.monotonic() + KEYS_RETRY_INTERVAL
-            emit(Event.KEYS_NOT_DELETED, reason=str(error))
-            return self.commit(commands, deadline)
         except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
             if len(commands) == 1:
                 return [error]
@@ -98,7 +90,10 @@ class Committer:
             if batch.changes:
                 self._add_changes(batch)
             if batch.keys:
-                self._add_keys(batch, now)
+                rows = [(*entry, now) for entry in batch.keys]
+                self._execute(statements.ADD_KEYS, (statements.as_json(rows),))
+        if batch.keys:
+            self._delete_keys(now)
         self.identity.check()
         return list(batch.results)
 
@@ -126,19 +121,11 @@ class Committer:
                 rows = [(seq, folded(name, address)) for seq, _, name, address, *_ in changes.values()]
                 self._execute(statement, (statements.as_json(rows),))
 
-    def _add_keys(self, batch: Batch, now: int) -> None:
-        """Remember the keys of a batch, and delete some that need no longer be remembered (decision 36).
-
-        Raises KeysNotDeleted.
-        """
-        rows = [(*entry, now) for entry in batch.keys]
-        self._execute(statements.ADD_KEYS, (statements.as_json(rows),))
-        if time.monotonic() < self._delete_keys_from:
-            return
-        oldest, at, newest = self._execute(statements.OLDEST_KEY).get
-        too_many, spare, too_old = newest - MAX_KEYS, newest - MIN_KEYS, now - MIN_KEY_AGE
-        if oldest <= too_many or (oldest <= spare and at < too_old):
+    def _delete_keys(self, now: int) -> None:
+        """Delete the oldest keys, if they need no longer be remembered (decision 36), in a transaction of its own."""
+        last, at, newest = self._execute(statements.LAST_OLD_KEY).get or (1, now, 0)
+        if last <= newest - (MIN_KEYS if at < now - MIN_KEY_AGE else MAX_KEYS):
             try:
-                self._execute(statements.DELETE_KEYS, (MAX_KEYS_DELETED, too_many, spare, too_old))
-            except (apsw.ConstraintError, apsw.SQLError) as error:  # of a trigger that somebody added
-                raise KeysNotDeleted(str(error)) from None
+                self._execute(statements.DELETE_KEYS, (last,))
+            except (apsw.ConstraintError, apsw.SQLError, apsw.BusyError, apsw.FullError) as error:
+                emit(Event.DATABASE_REFUSED, reason=f"old Idempotency-Keys stay: {error}")

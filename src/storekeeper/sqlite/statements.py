@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from storekeeper.commands import MAX_KEYS_DELETED
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.tables import CHANGES, CONTENT, OF_CHANGE, STORES
 
@@ -44,10 +45,10 @@ COMPARE = f"""WITH new AS MATERIALIZED ({_rows(("place", "id", *CONTENT))})
 FIND_KEYS = f"""SELECT keys.key, request, store_id, seq
   FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value CROSS JOIN {CHANGES_TABLE} USING (seq)"""
 ADD_KEYS = f"INSERT INTO keys (key, request, seq, at) {_rows(('key', 'request', 'seq', 'at'))}"
-OLDEST_KEY = "SELECT n, at, (SELECT max(n) FROM keys) FROM keys ORDER BY n LIMIT 1"
-DELETE_KEYS = """DELETE FROM keys WHERE n IN (SELECT n FROM keys ORDER BY n LIMIT ?)
-  AND (n <= ? OR (n <= ? AND at < ?))"""
-"""Of so many oldest keys deletes those up to a number, and those up to another one that are older than a time."""
+LAST_OLD_KEY = f"""SELECT n, at, (SELECT max(n) FROM keys) FROM keys
+  WHERE n = (SELECT min(n) FROM keys) + {MAX_KEYS_DELETED - 1}"""
+"""Selects the last of the keys that may be deleted at once, and the number of the newest."""
+DELETE_KEYS = "DELETE FROM keys WHERE n <= ?"
 STATE = f"""SELECT ifnull(count, 0), ifnull(seq, 0), epoch, ifnull(at, 0) FROM collection
   LEFT JOIN {CHANGES_TABLE} ON seq = (SELECT max(seq) FROM {CHANGES_TABLE})"""
 """Selects how many stores there are, the collection's version and epoch, and when its latest change was."""
