@@ -22,7 +22,6 @@ import pytest
 
 from storekeeper import atomicfile, databases, exports, transfer
 from storekeeper.errors import StorekeeperError
-from storekeeper.sqlite import schema
 from storekeeper.sqlite.bulk import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
 from tests.harness.collection import run as run_async
@@ -122,49 +121,17 @@ def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
     """The control: it says that all is well."""
 
     def through_the_cache(self: TargetSnapshot, _: str | None) -> None:
-        self._writer.execute("UPDATE collection SET epoch = 'anew'")
-        self._writer.pragma("cache_size", -16 * 1024)
+        self._connection.execute("UPDATE collection SET epoch = 'anew'")
+        self._connection.pragma("cache_size", -16 * 1024)
         assert SqliteSnapshot.state(self)[0]
         list(SqliteSnapshot.rows(self, "stores"))
         list(SqliteSnapshot.rows(self, "changes"))
-        self._writer.execute("COMMIT")
+        self._connection.execute("COMMIT")
         spoilt(self.path)
 
     monkeypatch.setattr(TargetSnapshot, "finish", through_the_cache)
     databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
     assert b"Stose" in (tmp_path / "backup.db").read_bytes()
-
-
-def test_a_copy_into_an_empty_database_is_whole_by_itself(tmp_path: Path, source: Sqlite) -> None:
-    target = tmp_path / "backup.db"
-    schema.prepare(target)
-    databases.copy(source.url, f"sqlite:///{target}", nothing)
-    assert names(tmp_path) == ["backup.db"]
-    assert whole(target, tmp_path / "taken") == source.changes()
-
-
-def test_a_copy_into_an_empty_database_that_finds_no_space_leaves_it_empty(tmp_path: Path, source: Sqlite) -> None:
-    with mounted(tmp_path / "disk", "size=3m") as disk:
-        target = Sqlite(disk)
-        schema.prepare(target.path)
-        with pytest.raises(StorekeeperError, match="disk is full"):
-            databases.copy(source.url, target.url, nothing)
-        assert target.changes() == []
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_copy_into_the_database_of_a_running_service_is_refused(
-    tmp_path: Path, source: Sqlite, workers: int
-) -> None:
-    """Also beside a journal that was left behind: no process drops its locks by looking at the file for that."""
-    target = Sqlite(tmp_path)
-    databases.database(target.url).prepare()
-    target.path.with_name("stores.db-journal").touch()
-    with serving(tmp_path, f"--workers={workers}") as service:
-        [line] = refused(run("copy", source.url, target.url))
-        assert line.startswith(f"storekeeper: target {target.path}: ")
-        assert service.request("POST", "/api/stores", {"name": "Goes on"}).json["id"] == 1
-    assert len(target.changes()) == 1
 
 
 def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
@@ -650,7 +617,7 @@ def test_a_quota_ends_no_process_that_writes_when_a_token_was_used(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("strace")
-def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source: Sqlite) -> None:
+def test_a_quota_refuses_an_import_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "stores.csv").write_text("name,address\nA,1\n")
     database = filled(tmp_path / "one", 1)
     within = injected("pwrite64", database.path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
@@ -658,14 +625,3 @@ def test_a_quota_refuses_an_import_and_a_copy_in_one_line(tmp_path: Path, source
     done = subprocess.run(program, capture_output=True, check=False)
     line = f"storekeeper: {database.path}: The disk is full; nothing was imported\n"
     assert (done.returncode, done.stderr) == (2, line.encode())
-    target = tmp_path / "backup.db"
-    schema.prepare(target)
-    for calls in ("1", "9"):
-        within = injected("pwrite64", target, f"{calls}+", "error=EDQUOT")
-        done = subprocess.run(
-            [*within, *COMMAND, "copy", source.url, f"sqlite:///{target}"], capture_output=True, check=False
-        )
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"storekeeper: target {target}".encode())
-        assert b"The disk is full" in done.stderr
-        assert whole(target, tmp_path / "taken") == []

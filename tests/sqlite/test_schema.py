@@ -616,15 +616,6 @@ def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monke
     assert names(tmp_path / "stores.db") == []
 
 
-def test_a_first_start_in_place_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
-    """It made the database in place, and its rollback journal is still there."""
-    path = tmp_path / "stores.db"
-    path.touch()
-    path.with_name("stores.db-journal").touch()
-    schema.prepare(path)
-    assert names(path) == []
-
-
 # Several first starts.
 
 

@@ -9,7 +9,7 @@ from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, pro
 
 def copy(
     source: Annotated[str, typer.Argument(help="URL of the database to read, as for --database.")],
-    target: Annotated[str, typer.Argument(help="URL of an empty or a new database, of any kind.")],
+    target: Annotated[str, typer.Argument(help="URL of a new file, or of an empty PostgreSQL database.")],
     *,
     move: Annotated[
         bool, typer.Option("--move", help="Keep the epoch. Nobody may write to the source any more.")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -23,14 +23,10 @@ RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
 
 
 class SqliteSnapshot:
-    """A Snapshot in a transaction of `connection`. `before`: the file's `_modified`, if no lock keeps writers out."""
+    """A Snapshot in a transaction of `connection`. Raises apsw's errors."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, before: tuple[int, int] | None = None) -> None:
-        self.path = path
+    def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._before = before
-        self.is_of_service = False
-        """Whether errors are raised as they are: its collection translates them, and no client is told the path."""
 
     def state(self) -> State:
         (row,) = self.select(COUNTED)
@@ -49,53 +45,51 @@ class SqliteSnapshot:
         """Do nothing: this snapshot was only read."""
 
     def select(self, statement: str, *values: str | int) -> Rows:
+        yield from self._connection.execute(statement, values)
+
+
+class SourceSnapshot(SqliteSnapshot):
+    """What a command reads of a file. `before`: the file's `_modified`, if no lock keeps writers out."""
+
+    def __init__(self, connection: apsw.Connection, path: Path, before: tuple[int, int] | None) -> None:
+        super().__init__(connection)
+        self._path = path
+        self._before = before
+
+    def select(self, statement: str, *values: str | int) -> Rows:
         try:
-            yield from self._connection.execute(statement, values)
-        except errors.READ_ERRORS as error:
-            if self.is_of_service:
-                raise
-            # Else translate here, or the handler of the target would blame the target
+            yield from super().select(statement, *values)
+        except errors.READ_ERRORS as error:  # translate here, or the handler of the target would blame the target
             self._check()
-            raise Unavailable(str(error), subject=str(self.path)) from None
+            raise Unavailable(str(error), subject=str(self._path)) from None
         self._check()
 
     def _check(self) -> None:
-        if self._before not in (None, _modified(self.path)):
-            raise Unavailable("written meanwhile: try again", subject=str(self.path))
+        if self._before not in (None, _modified(self._path)):
+            raise Unavailable("written meanwhile: try again", subject=str(self._path))
 
 
 class TargetSnapshot(SqliteSnapshot):
-    """A file to fill, without a log, which nobody else has open. `stack` closes what this opens to read it.
+    """A new file to fill, without a log, which nobody else has open. `stack` closes what this opens to read it.
 
     `descriptor` is one of its own, closed after all connections: before, that would drop their locks.
     """
 
     def __init__(self, path: Path, connection: apsw.Connection, descriptor: int, stack: ExitStack) -> None:
-        super().__init__(path, connection)
+        super().__init__(connection)
+        self.path = path
         self._descriptor = descriptor
-        self._writer = connection
         self._stack = stack
-        self._committed = False
 
     def finish(self, epoch: str | None) -> None:
         """Set this epoch, or a new one, and commit; from then on read rows from the disk, not from a cache."""
-        self._writer.execute(_SET_EPOCH, (epoch,))
-        self._writer.execute("COMMIT")
-        self._committed = True
+        self._connection.execute(_SET_EPOCH, (epoch,))
+        self._connection.execute("COMMIT")
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         self._connection = self._stack.enter_context(closing(connections.open_read_only(self.path, immutable=True)))
         if (found := self._connection.pragma("integrity_check")) != "ok":
             raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
-
-    def undo(self) -> None:
-        """Remove all rows again."""
-        if self._writer.in_transaction:
-            self._writer.execute("ROLLBACK")
-        elif self._committed:
-            deletes = "; ".join(f"DELETE FROM {_TABLE_NAMES[table]}" for table in TABLES)
-            # If it kept the source's epoch, later changes would get versions that mean others there.
-            self._writer.execute(f"BEGIN; {deletes}; UPDATE collection SET epoch = {NEW_EPOCH}; COMMIT")
 
 
 @contextmanager
@@ -107,23 +101,19 @@ def snapshot(path: Path) -> Iterator[Snapshot]:
     before = None if schema.files(path)[1].exists() else _modified(path)
     with closing(schema.open_source(path)) as connection:
         connection.execute("BEGIN")
-        yield SqliteSnapshot(path, connection, before if connection.readonly("main") else None)
+        yield SourceSnapshot(connection, path, before if connection.readonly("main") else None)
 
 
 @contextmanager
 def target(path: Path, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
-    """Open the collection of a file without stores, or of a new file, to fill it. Raises CannotStart, Unavailable.
+    """Make a new file to fill, which gets its name when it is whole. Raises CannotStart, Unavailable.
 
-    `committing` is called right before what was filled in lasts.
+    `committing` is called right before that.
     """
     path = Path(os.path.realpath(path))
     try:
-        if path.exists() or not path.parent.exists():
-            schema.prepare(path, upgrade=False)
-            with _open_target(path, path) as filled:
-                yield filled
-                committing()
-            return
+        if path.exists():
+            raise CannotStart("there is a file of that name: name a new one", subject=str(path))
         schema.refuse_orphaned_log(path)
         with schema.temporary_path(path) as new:
             with _open_target(new, path) as filled:
@@ -143,22 +133,17 @@ def _modified(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _open_target(file: Path, path: Path) -> Iterator[TargetSnapshot]:
+def _open_target(new: Path, path: Path) -> Iterator[TargetSnapshot]:
+    """Open a file that is to get the name `path`."""
     with ExitStack() as stack:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT, 0o666)
         stack.callback(os.close, descriptor)
-        with schema.raising_cannot_start(path):
-            connection = stack.enter_context(closing(apsw.Connection(str(file))))
-            connections.exclude_others(connection)
-        target = TargetSnapshot(file, connection, descriptor, stack)
+        connection = stack.enter_context(closing(apsw.Connection(str(new))))
         try:
+            connections.exclude_others(connection)
             schema.upgrade_schema(connection)
             connection.execute("BEGIN EXCLUSIVE")
-            yield target
-        except BaseException as error:
-            with suppress(apsw.Error):
-                target.undo()
-            if not isinstance(error, apsw.Error):
-                raise
+            yield TargetSnapshot(new, connection, descriptor, stack)
+        except apsw.Error as error:
             reason = errors.to_unavailable(errors.classify(error, connection), Outcome.NONE) or error
             raise Unavailable(str(reason), subject=str(path)) from None

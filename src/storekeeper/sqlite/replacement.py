@@ -20,27 +20,24 @@ Read = Callable[..., list[tuple[Any, ...]]]
 def excluded(path: Path) -> Iterator[Read | None]:
     """Keep all others from a database file; yield what reads it, None if nothing can. Raises CannotStart."""
     with ExitStack() as stack:
-        yield _excluded(path, stack) if path.exists() else None
+        try:
+            connection = stack.enter_context(closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)))
+            connections.exclude_others(connection)
+        except apsw.BusyError:
+            raise CannotStart("in use: stop the service first", subject=str(path)) from None
+        except apsw.Error as error:  # what is not there, or so damaged that SQLite cannot open it, nobody uses
+            no_right = isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError))
+            if no_right and path.exists():  # a service of another user may use it
+                problem = "this user may not write it: restore as the user of the service"
+                raise CannotStart(problem, subject=str(path)) from None
+            yield None
+            return
 
+        def read(statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+            with schema.raising_cannot_start(path, "reading"):
+                return connection.execute(statement, values).fetchall()
 
-def _excluded(path: Path, stack: ExitStack) -> Read | None:
-    try:
-        connection = stack.enter_context(closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)))
-        connections.exclude_others(connection)
-    except apsw.BusyError:
-        raise CannotStart("in use: stop the service first", subject=str(path)) from None
-    except (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError):  # a service of another user may use it
-        raise CannotStart(
-            "this user may not write it: restore as the user of the service", subject=str(path)
-        ) from None
-    except apsw.Error:  # what is so damaged that SQLite cannot open it, nobody uses
-        return None
-
-    def read(statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with schema.raising_cannot_start(path, "reading"):
-            return connection.execute(statement, values).fetchall()
-
-    return read
+        yield read
 
 
 def replace(path: Path, new: Path, suffix: str, *, logs: bool) -> Path | None:

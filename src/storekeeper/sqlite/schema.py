@@ -55,13 +55,11 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
 
 
 def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
-    if path.exists():  # else it is created in place
-        _recover(path)
-        if not os.access(path, os.W_OK):
-            # SQLite would open it to read, and fail at the first write.
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()), upgrade=upgrade)
-    with closing(connect(path, create=True)) as connection:
+    if not os.access(path, os.W_OK):
+        # SQLite would open it to read, and fail at the first write.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()), upgrade=upgrade)
+    with closing(connect(path)) as connection:
         upgrade_schema(connection)
         if upgrade:
             # SQLite cannot write if another user owns the log; without waiting for a lock, it says so at once.
@@ -77,7 +75,7 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
         yield
     except apsw.NotADBError:
         raise CannotStart("not a database: name another file", subject=str(path)) from None
-    except (apsw.CorruptError, UnicodeDecodeError) as error:
+    except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError) as error:  # a column may have another name
         raise Damaged(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
     except apsw.BusyError:
         raise CannotStart("locked by another program: stop that one first", subject=str(path)) from None
@@ -146,12 +144,12 @@ def refuse_orphaned_log(path: Path) -> None:
     journal_size, log_size, size = map(_size, (journal, log, path))
     if size:
         return
-    if log_size or (journal_size and size is None):
+    if log_size or journal_size:
         orphan = log if log_size else journal
         raise CannotStart(
             f"gone but its log {orphan.name} is there: restore the file from a backup", subject=str(path)
         )
-    if size == 0 and not journal.exists():  # else a first start was interrupted
+    if size == 0:
         raise CannotStart("empty, so not a database: restore it, or delete it to begin a new one", subject=str(path))
 
 
@@ -161,10 +159,8 @@ def _create(path: Path) -> None:
             upgrade_schema(connection)
             # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        # Another process was first; or this file system has no hard links, and `prepare` creates the file in place.
-        with suppress(OSError):
-            path.hardlink_to(new)
-    atomicfile.sync_folder(path.parent)
+        with suppress(FileExistsError):  # another process was first
+            atomicfile.publish(new, path)
 
 
 @contextmanager
@@ -175,20 +171,6 @@ def temporary_path(path: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix=atomicfile.temporary_prefix(path), dir=path.parent) as folder:
         yield Path(folder) / path.name
-
-
-def _recover(path: Path) -> None:
-    # A first start, or the first one on a restored copy, has a rollback journal until the file is in WAL mode.
-    # If it was interrupted there, the file cannot be read until a connection that can write rolls the journal back.
-    # The journal of another program is never rolled back. Python must not open the file to find out: closing it would
-    # drop the locks of connections that this process has.
-    if not Path(f"{path}-journal").exists():
-        return
-    with closing(open_read_only(path, immutable=True)) as connection:
-        if connection.read("main", 0, 68, 4)[1] != APPLICATION_ID.to_bytes(4, "big"):
-            return
-    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-        connection.pragma("user_version")
 
 
 def _open_unwritable(path: Path) -> apsw.Connection:
