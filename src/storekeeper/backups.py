@@ -16,6 +16,7 @@ from urllib.parse import quote
 from storekeeper import atomicfile, databases
 from storekeeper.databases import Execute
 from storekeeper.errors import CannotStart, Damaged, Unavailable
+from storekeeper.search import MAX_SEARCHED_LENGTH, folded
 from storekeeper.sqlite import SqliteDatabase
 
 _NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
@@ -28,6 +29,13 @@ _DIFFERENT = """SELECT id FROM stores s WHERE NOT EXISTS (
     SELECT 1 FROM changes c WHERE c.seq = s.version AND c.store_id = s.id
       AND c.name = s.name AND c.address IS NOT DISTINCT FROM s.address)
   OR version <> (SELECT max(seq) FROM changes c WHERE c.store_id = s.id) ORDER BY id LIMIT 20"""
+_MISFIT = """SELECT seq FROM (
+    SELECT seq, count, max(store_id) OVER by_seq AS total, at, lag(at) OVER by_seq AS before, token_number
+    FROM changes WINDOW by_seq AS (ORDER BY seq)) AS all_of_them
+  WHERE count <> total OR at < before OR token_number NOT IN (SELECT 0 UNION SELECT number FROM tokens)
+  ORDER BY seq LIMIT 20"""
+_SEARCHED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}), folded FROM stores
+  WHERE id > $1 ORDER BY id LIMIT 10000"""  # noqa: S608 - of a constant
 _VERSION = "SELECT coalesce(max(seq), 0) FROM changes"
 _CHANGE = "SELECT store_id, name, address, at FROM changes WHERE seq = $1"
 _LATER_STORES = "SELECT DISTINCT store_id FROM changes WHERE seq > $1 ORDER BY store_id LIMIT 20"
@@ -132,8 +140,9 @@ def _outdated(file: Path, keep: int | None) -> list[Path]:
 def verify(url: str) -> list[str]:
     """Return what is wrong with a database, [] if nothing is. Raises CannotStart if that cannot be said, Unavailable.
 
-    Ids and changes are numbered without a hole; each store is what its latest change made of it. A file also is what
-    its SHA-256 beside it says, if there is one, and SQLite finds it whole.
+    Ids and changes are numbered without a hole; each store is what its latest change made of it, and found by its
+    text; each change follows the one before it. A file also is what its SHA-256 beside it says, if there is one, and
+    SQLite finds it whole.
     """
     found = databases.database(url)
     if not found.exists():
@@ -156,6 +165,14 @@ def _inconsistencies(execute: Execute) -> Iterator[str]:
         yield f"there are {changes} changes, and the greatest number is {last_seq}"
     for (id,) in execute(_DIFFERENT):
         yield f"store {id} is not what its latest change made of it"
+    for (seq,) in execute(_MISFIT):
+        yield f"change {seq} has another count, time or token than it can have"
+    last, wrong = 0, list[int]()
+    while len(wrong) < 20 and (rows := list(execute(_SEARCHED, (last,)))):
+        wrong += [id for id, name, address, text in rows if text != folded(name, address)]
+        last = rows[-1][0]
+    for id in wrong[:20]:
+        yield f"the text that is searched of store {id} is not that of its name and address"
 
 
 def restore(

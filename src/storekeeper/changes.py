@@ -24,8 +24,11 @@ _encode = msgspec.json.Encoder().encode
 class Cursor(NamedTuple):
     """A place in the feed (decision 40): behind the change `seq`, None for the latest one. `epoch` may be ""."""
 
-    seq: int | None = None
+    seq: int | None = 0
     epoch: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.epoch}"
 
     def number(self, version: int, epoch: str) -> int:
         """Return the number of the change that it is behind; raise EpochEnded if a collection has no such place."""
@@ -37,7 +40,7 @@ class Cursor(NamedTuple):
         return version if self.seq is None else self.seq
 
 
-NOW = Cursor()
+NOW = Cursor(None)
 
 
 def parse_cursor(value: bytes) -> Cursor | None:
@@ -51,12 +54,12 @@ def parse_cursor(value: bytes) -> Cursor | None:
 
 
 class ChangesQuery(NamedTuple):
-    """Which changes a page has: the first `limit` behind the number `after`, of all stores or of one.
+    """Which changes a page has: the first `limit` behind the cursor `after`, of all stores or of one.
 
-    With `newest_first`, those before the number `after`, the latest first.
+    With `newest_first`, those before the cursor, the latest first; before `NOW` are all.
     """
 
-    after: int = 0
+    after: Cursor = Cursor()
     limit: int = DEFAULT_LIMIT
     store: int | None = None
     newest_first: bool = False
@@ -99,14 +102,15 @@ class ChangesPage(NamedTuple):
     version: int
     epoch: str
 
-    def encode(self, *, with_by: bool) -> list[bytes]:
-        """Return as many of the changes as a page may have bytes of, each as JSON."""
-        encoded, size = list[bytes](), 0
+    def encode(self, *, with_by: bool, size: int = 0) -> list[bytes]:
+        """Return as many of the changes as a page may have bytes of that has `size` already, each as JSON."""
+        encoded = list[bytes]()
         for change in self.changes:
-            encoded.append(change.encode(with_by=with_by))
-            size += len(encoded[-1]) + 1  # and a comma
-            if size > MAX_PAGE_BYTES:
-                return encoded[:-1] or encoded
+            data = change.encode(with_by=with_by)
+            if size and size + len(data) > MAX_PAGE_BYTES:
+                break
+            encoded.append(data)
+            size += len(data) + 1  # and a comma
         return encoded
 
 
@@ -138,13 +142,18 @@ def statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
         sized.previous, {of("sized.previous", "name")}, {of("sized.previous", "address")}
       FROM collection LEFT JOIN sized ON coalesce(before, 0) < {MAX_PAGE_BYTES}
       WHERE one = 1 ORDER BY sized.seq {order}"""  # noqa: S608 - as above
-    values = (min(query.after, MAX_INTEGER), *(() if query.store is None else (query.store,)), query.limit)
-    return text, values
+    after = MAX_INTEGER if query.after.seq is None else query.after.seq
+    return text, (after, *(() if query.store is None else (query.store,)), query.limit)
 
 
-def page_of(rows: Iterable[Sequence[Any]]) -> ChangesPage:
-    """Return the page in the rows of `statement`. Raises Unavailable if a restore left no row of the collection."""
+def page_of(rows: Iterable[Sequence[Any]], query: ChangesQuery) -> ChangesPage:
+    """Return the page in the rows of `statement`.
+
+    Raises EpochEnded if the collection has no such place, Unavailable if a restore left no row of the collection.
+    """
     found = list(rows)
     if not found:
         raise Unavailable("The row of the collection is missing")
-    return ChangesPage([Change(*row[2:]) for row in found if row[2] is not None], *found[0][:2])
+    version, epoch = found[0][:2]
+    query.after.number(version, epoch)
+    return ChangesPage([Change(*row[2:]) for row in found if row[2] is not None], version, epoch)

@@ -14,7 +14,7 @@ import msgspec
 from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.commands import Command
-from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
+from storekeeper.errors import EpochEnded, InvalidInput, StorekeeperError, Unavailable
 from storekeeper.importer import Session
 from storekeeper.search import Search
 from storekeeper.stores import Payload, Store
@@ -25,6 +25,10 @@ Row = tuple[Any, ...]
 Rows = Generator[Row, None, None]
 Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
+
+Fail: TypeAlias = Callable[[StorekeeperError], None]
+"""Called on the loop, once, when the database can be trusted no more: with CannotStart if the operator has to change
+something first."""
 
 WriteObserver: TypeAlias = Callable[[Sequence[object], float], None]
 """Called on the loop with the results of each transaction of writes, and the seconds that it took."""
@@ -181,7 +185,7 @@ class Collection(Protocol):
     def changes(self, query: ChangesQuery) -> Eventual[ChangesPage]:
         """Return a page of the changes that the query asks for, and the version and epoch of the same moment.
 
-        No change is left out, and all are committed.
+        No change is left out, and all are committed. Raises EpochEnded if the collection has no such place.
         """
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
@@ -210,7 +214,7 @@ class Collection(Protocol):
     def change_token(self) -> object | None:
         """Return a value that differs after any write that was acknowledged before this call, by any process.
 
-        It also differs when the epoch does. None: nothing can be cached now. Raises Unavailable.
+        It also differs when the epoch does. None: nothing can be cached now.
         """
 
     async def check(self) -> None:

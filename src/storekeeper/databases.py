@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from storekeeper import transfer
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
-from storekeeper.collection import Collection, Snapshot
+from storekeeper.collection import Collection, Fail, Snapshot
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
 from storekeeper.importer import Session
 from storekeeper.settings import DATABASES
@@ -44,10 +44,10 @@ class Database(Protocol):
     check: str
     """The statement by which the database checks itself: a row for each problem, or `ok`."""
 
-    def open_collection(self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None) -> Collection:
+    def open_collection(self, fail: Fail, reached: Callable[[], None] = lambda: None) -> Collection:
         """Prepare the database, and open its collection on the running event loop.
 
-        It calls `fail` once, with the reason, when the database can be trusted no more. It calls `reached`, perhaps
+        It calls `reached`, perhaps
         on a thread, after it prepared the database and before it reads it, and again later after an Unavailable.
         """
 
@@ -67,7 +67,7 @@ class Database(Protocol):
         """Open the collection to read it, even where nothing can be written."""
 
     def target(self, *, committing: Callable[[], None] = lambda: None) -> AbstractContextManager[Snapshot]:
-        """Open an empty or a new collection to fill it; call `committing` right before that becomes lasting."""
+        """Open a new file or an empty PostgreSQL, to fill it; call `committing` right before that lasts."""
 
 
 class CopyFailed(StorekeeperError):
@@ -139,9 +139,9 @@ def read_tokens(url: str) -> list[Token]:
 
 
 def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
-    """Return a page of changes. Raises CannotStart, Unavailable."""
+    """Return a page of changes. Raises EpochEnded, CannotStart, Unavailable."""
     with existing(url).opened(write=False) as execute:
-        return page_of(execute(*statement(query)))
+        return page_of(execute(*statement(query)), query)
 
 
 def refuse_tokens(url: str) -> None:

@@ -7,8 +7,10 @@ from collections import deque
 from collections.abc import Callable
 
 MAX_QUEUED_LINES = 1000
-MAX_QUEUED_BYTES = 256 * 1024
-"""Lines and bytes that may wait; the log drops and counts a line that does not fit."""
+"""Lines that may wait; the log drops and counts further ones."""
+
+MAX_LINE_BYTES = 64 * 1024
+"""Bytes of a line; what follows is cut off."""
 
 
 class Log:
@@ -21,15 +23,14 @@ class Log:
         self._thread: threading.Thread | None = None
         self._dropped = 0
         self.waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
 
     def write(self, line: bytes) -> None:
         """Queue a line; the thread writes it soon."""
         with self._changed:
-            if len(self.waiting) >= MAX_QUEUED_LINES or self._waiting_bytes + len(line) > MAX_QUEUED_BYTES:
+            if len(self.waiting) >= MAX_QUEUED_LINES:
                 self._dropped += 1
                 return
-            self._append(line)
+            self.waiting.append(line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + b"\n")
             self._changed.notify_all()
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
@@ -38,10 +39,6 @@ class Log:
                     self._thread = thread
                 except RuntimeError:  # no thread can be started; the next line tries again
                     self._write_at_once()
-
-    def _append(self, line: bytes) -> None:
-        self.waiting.append(line)
-        self._waiting_bytes += len(line)
 
     def flush(self, timeout: float) -> bool:
         """Wait until all lines are written, at most `timeout` seconds; return whether they are."""
@@ -76,11 +73,10 @@ class Log:
             written = len(line)
         with self._changed:
             self.waiting[0] = line[written:]
-            self._waiting_bytes -= written
             if not self.waiting[0]:
                 self.waiting.popleft()
                 if not self.waiting and self._dropped:
                     dropped, self._dropped = self._dropped, 0
-                    self._append(self._format_dropped(dropped))
+                    self.waiting.append(self._format_dropped(dropped))
             self._changed.notify_all()
         return True

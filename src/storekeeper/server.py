@@ -85,8 +85,7 @@ def serve(settings: Settings) -> int:
         status = _serve(settings, listener, console, passed=bool(passed), new=new)
     if status:
         refuse_gone(settings.database)
-        if settings.auth is None:
-            _prepared(settings)  # raises if the reason is that there are tokens now
+        _prepared(settings)
     return status
 
 

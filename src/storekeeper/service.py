@@ -17,7 +17,7 @@ from storekeeper.api.routes import match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
 from storekeeper.databases import database, refuse_gone, refuse_tokens
-from storekeeper.errors import CannotStart, CannotStartYet, Unavailable
+from storekeeper.errors import CannotStart, CannotStartYet, StorekeeperError, Unavailable
 from storekeeper.events import Event, emit, flush, use_format, write_line
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
@@ -53,8 +53,10 @@ class Service:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Respond to one request, or handle the lifespan."""
-        if scope["type"] in ("http", "websocket"):
+        if scope["type"] == "http":
             await AsgiApplication(self.runtime)(scope, receive, send)
+        elif scope["type"] == "websocket":  # refused with a 403 by every server
+            await send({"type": "websocket.close"})
         elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
 
@@ -120,7 +122,7 @@ class Service:
             is_draining=self.is_draining,
         )
         plain = PlainReader(match_route, application.plan)
-        cache = ResponseCache(partial(_change_token, collection))
+        cache = ResponseCache(collection.change_token)
         observe = _observer(settings, metrics, tokens)
         self.runtime = Runtime(application, plain, cache, limits, observe, self.is_draining)
         self._tasks.append(asyncio.create_task(self._sweep(metrics.publish if metrics else lambda: None)))
@@ -146,13 +148,6 @@ def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | 
         log(served)
 
     return observe
-
-
-def _change_token(collection: Collection) -> object | None:
-    try:
-        return collection.change_token()
-    except Unavailable:  # the request itself meets the error, and responds with it
-        return None
 
 
 async def _add_examples(collection: Collection) -> None:
@@ -181,28 +176,28 @@ def application() -> Service:
         raise SystemExit(2) from None
 
 
-def _fail(settings: Settings, reason: str) -> None:
+def _fail(settings: Settings, error: StorekeeperError) -> None:
     """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
     try:
-        emit(Event.DATABASE_FAILED, reason=reason)
+        emit(Event.DATABASE_FAILED, reason=str(error))
     finally:  # begin the 0.3 s only now: the first log line takes a while, and the responses are sent after it
-        asyncio.get_running_loop().call_later(0.3, _exit, settings)
+        asyncio.get_running_loop().call_later(0.3, _exit, settings, error)
 
 
-def _exit(settings: Settings) -> None:
-    status = os.EX_IOERR
+def _exit(settings: Settings, error: StorekeeperError) -> None:
     try:
         refuse_gone(settings.database)
-        if settings.auth is None:
-            refuse_tokens(settings.database)
-    except CannotStart as error:
-        # No service manager may start it again: it would begin a new list, or serve what needs a token.
+    except CannotStart as gone:
+        error = gone
+    except OSError:
+        pass  # the disk does not even say whether the file exists
+    status = os.EX_IOERR
+    if isinstance(error, CannotStart):
+        # No service manager may start it again: it would begin a new list, serve what needs a token, or fail again.
         if settings.workers > 1:
             status = CANNOT_START  # `serve` says why
         else:
             write_line(f"storekeeper: {error}")
             status = 2
-    except (OSError, Unavailable):
-        pass  # the disk does not even say whether the file exists, or the database is away
     flush()
     os._exit(status)

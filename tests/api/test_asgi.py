@@ -286,19 +286,10 @@ async def test_readiness_says_when_the_database_does_not_respond(
         assert (await asked(service, "GET", "/health/live")).status == 200
 
 
-async def test_the_handshake_of_a_websocket_is_the_get_that_it_is(tmp_path: Path) -> None:
-    """Decision 28. A server that leaves it to the application would make a 500 of no response."""
+async def test_the_handshake_of_a_websocket_is_refused(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
-        for path in ("/api/stores", "/test", "/health/live", "/nope"):
-            scope = scope_of("GET", path) | {"type": "websocket", "scheme": "ws"}
-            del scope["method"]
-            responds = scope | {"extensions": {"websocket.http.response": {}}}
-            sent = await called(service.service, responds, {"type": "websocket.connect"})
-            assert all(message["type"].startswith("websocket.http.") for message in sent)
-            plain = [message | {"type": message["type"].removeprefix("websocket.")} for message in sent]
-            assert response_of(plain) == await asked(service, "GET", path)
-            sent = await called(service.service, scope, {"type": "websocket.connect"})
-            assert sent == [{"type": "websocket.close"}]
+        scope = {"type": "websocket", "path": "/api/stores", "headers": []}
+        assert await called(service.service, scope, {"type": "websocket.connect"}) == [{"type": "websocket.close"}]
 
 
 async def test_other_kinds_of_connection_are_left_alone(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ LIST = request("GET", "/api/stores")
 async def two_stores(folder: Path, **settings: Any) -> AsyncIterator[tuple[Inside, Any]]:
     """Open a service with two stores, and another collection on its database, as another process has it."""
     async with inside(folder, **settings) as service:
-        other = databases.database(f"sqlite:///{folder}/stores.db").open_collection(pytest.fail)
+        other = databases.database(f"sqlite:///{folder}/stores.db").open_collection(
+            lambda error: pytest.fail(str(error))
+        )
         try:
             await other.load([Payload("First"), Payload("Second")])
             yield service, other

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from storekeeper.api.conditions import Preconditions, parse_tags
 from storekeeper.commands import ANY
-from storekeeper.stores import Payload
 from tests.harness.cases import thorough
 from tests.oracles.entity_tags import MARKS, read
 
@@ -80,7 +79,7 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(1000))
     kept = weakref.ref(many)
     preconditions = Preconditions(many, idempotency_key="key")
-    assert preconditions.key("store", 1, Payload("Name"), 0)
+    assert preconditions.key(("store", 1, "Name", None), 0)
     del many, preconditions
     assert kept() is None
 
@@ -88,8 +87,8 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
 def test_a_request_with_a_key_has_the_same_number_in_every_process_and_version() -> None:
     """Else it is another request after a restart or an upgrade. Sets have another order in each process."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(20))
-    replace = Preconditions(many, None, "key").key("store", 7, Payload("Name", "1 Road"), 3)
-    create = Preconditions(None, None, "key").key("stores", None, Payload("Name", "1 Road"), 0)
-    assert Preconditions(many).key("store", 7, Payload("Name"), 3) is None
+    replace = Preconditions(many, None, "key").key(("store", 7, "Name", "1 Road"), 3)
+    create = Preconditions(None, None, "key").key(("stores", None, "Name", "1 Road"), 0)
+    assert Preconditions(many).key(("store", 7, "Name", None), 3) is None
     assert replace == ("3 key", 5888496581782306191)
     assert create == ("key", -3330016781047931073)

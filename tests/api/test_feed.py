@@ -93,6 +93,8 @@ def test_page_after_page_is_every_change_once(service: Running, epoch: str) -> N
             assert len(page) <= int(limit.removeprefix("&limit=") or DEFAULT_LIMIT)
         assert found == list(range(1, last + 1))
     assert len(pages(service)["changes"]) == DEFAULT_LIMIT
+    assert len(pages(service, "?limit=1000")["changes"]) == last > DEFAULT_LIMIT
+    assert len(pages(service, "?limit=101&order=desc")["changes"]) == DEFAULT_LIMIT + 1
 
 
 def test_the_cursor_of_an_empty_page_is_the_one_that_was_sent(service: Running, epoch: str) -> None:

@@ -259,8 +259,8 @@ def drops_nothing_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 def shares_keys_among_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     owned = Preconditions.key
 
-    def of_nobody(asked: Preconditions, route: Any, id: Any, payload: Any, _token_number: int) -> Any:
-        return owned(asked, route, id, payload, 0)
+    def of_nobody(asked: Preconditions, content: Any, _token_number: int) -> Any:
+        return owned(asked, content, 0)
 
     monkeypatch.setattr(Preconditions, "key", of_nobody)
 

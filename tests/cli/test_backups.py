@@ -211,10 +211,11 @@ def test_a_backup_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
         assert names(disk) == []
 
 
-def test_every_damaged_byte_of_a_backup_is_found(kept: Sqlite, folder: Path) -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(3000, marks=pytest.mark.thorough)])
+def test_every_damaged_byte_of_a_backup_is_found(kept: Sqlite, folder: Path, count: int) -> None:
     file = backed_up(kept, folder / "all.db")
     good = file.read_bytes()
-    for place in range(0, len(good), len(good) // 300):
+    for place in range(0, len(good), len(good) // count):
         file.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
         assert backups.verify(backups.url_of(str(file))) == ["its SHA-256 is not that of all.db.sha256"]
     file.write_bytes(good)
@@ -226,6 +227,13 @@ CHANGES_OF_DATA = [
     ("UPDATE changes SET name = 'Castle Hall' WHERE seq = 1", "store 1 is not what its latest change made of it"),
     ("UPDATE stores SET address = '' WHERE id = 2", "store 2 is not what its latest change made of it"),
     ("UPDATE stores SET version = 1 WHERE id = 2", "store 2 is not what its latest change made of it"),
+    (
+        "UPDATE stores SET folded = 'castle hall' WHERE id = 1",
+        "the text that is searched of store 1 is not",
+    ),
+    ("UPDATE changes SET count = 3 WHERE seq = 2", "change 2 has another count, time or token than it can have"),
+    ("UPDATE changes SET at = 1 WHERE seq = 2", "change 2 has another count, time or token than it can have"),
+    ("UPDATE changes SET token_number = 8 WHERE seq = 2", "change 2 has another count, time or token than it can"),
     ("DELETE FROM changes WHERE seq = 2", "there are 2 changes, and the greatest number is 3"),
     ("DELETE FROM stores WHERE id = 2", "there are 2 stores, and the greatest id is 3"),
 ]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.harness.command import run
 from tests.harness.process import Running, refused, serving
+from tests.oracles.promises import until
 
 
 def test_a_service_that_is_ready_is_status_0_and_says_nothing(service: Running) -> None:
@@ -33,6 +34,16 @@ def test_one_that_is_not_ready_is_status_1_and_one_line_says_why(tmp_path: Path)
     assert done.stderr.startswith(b"storekeeper: not ready: ")
     assert b"refused" in done.stderr
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_service_on_a_unix_socket_is_asked_there(open_folder: Path) -> None:
+    path = str(open_folder / "s.sock")
+    assert run("ready", "--uds", path).returncode == 1
+    with serving(open_folder, "--uds", path, ready=False) as service:
+        until(lambda: "listens on unix:" in service.log)
+        done = run("ready", "--uds", path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert run("ready", env={"STOREKEEPER_UDS": path}).returncode == 0
 
 
 def test_what_is_no_http_is_not_ready() -> None:

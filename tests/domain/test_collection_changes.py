@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from storekeeper import databases
-from storekeeper.changes import MAX_PAGE_BYTES, Change, ChangesPage, ChangesQuery
+from storekeeper.changes import MAX_PAGE_BYTES, Change, ChangesPage, ChangesQuery, Cursor
 from storekeeper.collection import Collection
 from storekeeper.commands import Create, Replace
-from storekeeper.errors import Unavailable
+from storekeeper.errors import EpochEnded, Unavailable
 from storekeeper.stores import Payload
 from storekeeper.tokens import Token, hashed
 from tests.harness.collection import create, now, numbered, replace
 from tests.harness.databases import Database, handle
 
-LATE = [3, 4, 2**31, 2**63 - 1, 2**63, 10**30]
-"""Numbers that are not before the latest of three changes."""
+LATE = [4, 2**31, 2**63 - 1]
+"""Numbers beyond the latest of three changes."""
 
 
-async def page(collection: Collection, **query: Any) -> ChangesPage:
-    """Read a page of changes, whether it is there now or later."""
-    return await now(collection.changes(ChangesQuery(**query)))
+async def page(collection: Collection, after: int | None = 0, **query: Any) -> ChangesPage:
+    """Read a page of changes behind a number, None for the latest one, whether it is there now or later."""
+    return await now(collection.changes(ChangesQuery(Cursor(after), **query)))
 
 
 async def numbers(collection: Collection, **query: Any) -> list[int]:
@@ -67,21 +67,28 @@ class TestChanges:
             assert await numbers(collection) == everything
             assert await numbers(collection, after=5, limit=3) == [6, 7, 8]
             assert await numbers(collection, after=12) == []
-            assert await numbers(collection, after=13, newest_first=True) == everything[::-1]
+            assert await numbers(collection, after=None, newest_first=True) == everything[::-1]
             assert await numbers(collection, after=5, limit=3, newest_first=True) == [4, 3, 2]
             assert await numbers(collection, after=1, newest_first=True) == []
             assert await numbers(collection, store=2) == [2, *range(3, 13, 2)]
             assert await numbers(collection, store=1, after=4, limit=2) == [6, 8]
-            assert await numbers(collection, store=1, after=13, limit=2, newest_first=True) == [12, 10]
+            assert await numbers(collection, store=1, after=None, limit=2, newest_first=True) == [12, 10]
             for store in (0, 3, 2**63 - 1):
                 assert await numbers(collection, store=store) == []
 
     @pytest.mark.parametrize("after", LATE)
-    async def test_behind_the_latest_there_is_nothing(self, database: Database, after: int) -> None:
+    async def test_behind_the_latest_there_is_nothing_and_no_place(self, database: Database, after: int) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
-            found = await page(collection, after=after)
-            assert (found.changes, found.version) == ([], 3)
+            for place in (3, None):
+                found = await page(collection, place)
+                assert (found.changes, found.version) == ([], 3)
+            for newest_first in (False, True):
+                with pytest.raises(EpochEnded) as ended:
+                    await page(collection, after, newest_first=newest_first)
+                assert ended.value.cursor == f"3.{found.epoch}"
+            with pytest.raises(EpochEnded):
+                await now(collection.changes(ChangesQuery(Cursor(1, "abcdefgh"))))
 
     async def test_a_change_names_the_token_that_wrote_it(self, database: Database) -> None:
         async with handle(database) as collection:
@@ -102,7 +109,7 @@ class TestChanges:
             assert await numbers(collection) == [1, 2, 3]  # of which the last is beyond
             lengths = [len((await page(collection, after=after)).encode(with_by=False)) for after in range(5)]
             assert lengths == [2, 2, 2, 1, 1]  # the last one is longer than a page
-            assert await numbers(collection, after=6, newest_first=True) == [5]
+            assert await numbers(collection, after=None, newest_first=True) == [5]
 
     async def test_what_json_makes_longer_ends_a_page_too(self, database: Database) -> None:
         async with handle(database) as collection:

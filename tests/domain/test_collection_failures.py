@@ -270,7 +270,7 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
 ) -> None:
     """The end of the inbox is taken together with that batch."""
     began_first, go_on = threading.Event(), threading.Event()
-    failures: list[str] = []
+    failures: list[object] = []
 
     def commit(_committer: Committer, commands: Sequence[Command], _deadline: float) -> list[CommandResult]:
         began_first.set()
@@ -302,7 +302,7 @@ async def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_chang
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, go_on = threading.Event(), threading.Event()
-    failures: list[str] = []
+    failures: list[object] = []
 
     def commit(_committer: Committer, _commands: Sequence[Command], _deadline: float) -> list[CommandResult]:
         began.set()

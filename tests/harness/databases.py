@@ -55,7 +55,7 @@ class Database(Protocol):
 @asynccontextmanager
 async def handle(database: Database) -> AsyncIterator[Collection]:
     """Open another handle on a database, as the service does; close it at the end. A failed one fails the test."""
-    failures: list[str] = []
+    failures: list[object] = []
     collection = databases.database(database.url).open_collection(failures.append)
     try:
         yield collection

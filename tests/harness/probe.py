@@ -104,12 +104,13 @@ async def main() -> None:
         os.setuid(65534)
     if not rights:
         SqliteDatabase(Path(path)).prepare()
-    failures: dict[str, list[str]] = {question: [] for question in questions.split(",")}
-    opened = {question: SqliteCollection(Path(path), told.append) for question, told in failures.items()}
+    failures: dict[str, list[object]] = {question: [] for question in questions.split(",")}
+    opened = {question: SqliteCollection(Path(path), failures[question].append) for question in failures}
     print("ready", flush=True)
     for _ in iter(sys.stdin.readline, "\n"):
         responses = {question: await _ask(collection, question) for question, collection in opened.items()}
-        print(json.dumps({question: [responses[question], failures[question]] for question in opened}), flush=True)
+        told = {question: [str(error) for error in failures[question]] for question in opened}
+        print(json.dumps({question: [responses[question], told[question]] for question in opened}), flush=True)
     for collection in opened.values():
         await collection.close()
     print("closed", flush=True)

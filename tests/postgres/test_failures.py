@@ -199,7 +199,8 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                 server.kill()
 
 
-def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> None:
+@pytest.mark.parametrize("args", [[], ["--auth=open"], ["--auth=open", "--workers=2"]], ids=" ".join)
+def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path, args: list[str]) -> None:
     postgres()
     with folder() as path:
         server = Server(path)
@@ -213,7 +214,7 @@ def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> 
                 instance.stop()
             finally:
                 server.kill()
-        with serving(tmp_path, database=server.url()) as instance:
+        with serving(tmp_path, *args, database=server.url()) as instance:
             try:
                 server.start()
                 assert instance.process.wait(30) == 2

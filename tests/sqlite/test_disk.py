@@ -360,7 +360,7 @@ def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(tmp_path: Path
             await collection.load(numbered(MANY))
 
     async def main() -> None:
-        failures: list[str] = []
+        failures: list[object] = []
         collection = SqliteCollection(database.path, failures.append)
         written = [create(collection, Payload("New"))] if then == "the create first" else []
         for _ in range(3):
@@ -504,7 +504,7 @@ async def test_closing_does_not_wait_for_ever(
 ) -> None:
     database, connection = held
     monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
-    collection = SqliteCollection(database.path, pytest.fail)
+    collection = SqliteCollection(database.path, lambda error: pytest.fail(str(error)))
     write = create(collection, Payload("Stuck"))
     await collection.close()
     with pytest.raises(Unavailable) as error:

@@ -186,7 +186,7 @@ def search(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
 async def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in_its_place(
     tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
 ) -> None:
-    path, log_path, failures = tmp_path / "stores.db", tmp_path / "stores.db-wal", list[str]()
+    path, log_path, failures = tmp_path / "stores.db", tmp_path / "stores.db-wal", list[object]()
     schema.prepare(path)
     collection = SqliteCollection(path, failures.append)
     await create(collection, Payload("In the log"))

@@ -23,8 +23,6 @@ class AsgiApplication:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Respond to one request."""
         began = perf_counter()
-        if scope["type"] == "websocket":
-            scope, send = _as_get(scope, send)
         # ASGI allows any iterable, and some servers leave the blanks around a value.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         id = find_id(b"".join([b"\r\n%b:%b" % pair for pair in headers]))
@@ -65,22 +63,6 @@ class AsgiApplication:
             await asyncio.wait([response.future])
             return response.response()
         return response
-
-
-def _as_get(scope: Any, send: Any) -> tuple[Any, Any]:
-    """Return the handshake of a WebSocket as the GET that it is (decision 28), and how to respond to it.
-
-    A server that cannot send our response gets a close, for which it sends a 403; without it, it would send a 500.
-    """
-    responds = "websocket.http.response" in scope.get("extensions", {})
-
-    async def send_response(message: dict[str, Any]) -> None:
-        if responds:
-            await send({**message, "type": f"websocket.{message['type']}"})
-        elif message["type"] == "http.response.start":
-            await send({"type": "websocket.close"})
-
-    return {**scope, "type": "http", "method": "GET"}, send_response
 
 
 def _target(scope: Any) -> bytes:

@@ -14,7 +14,6 @@ from storekeeper.commands import ANY, Key, Tags, matches
 from storekeeper.errors import InvalidInput
 from storekeeper.http.request import field
 from storekeeper.http.response import NO_CONTENT, Fields, Response, error_response
-from storekeeper.stores import Payload
 
 _JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
 _UTF8 = (b"utf-8", b"utf8")
@@ -36,15 +35,12 @@ class Preconditions(msgspec.Struct, frozen=True):
     if_none_match: Tags | None = None
     idempotency_key: str | None = None
 
-    def key(self, route: str, id: int | None, payload: Payload, token_number: int) -> Key | None:
+    def key(self, content: tuple[Any, ...], token_number: int) -> Key | None:
         """Return the key of a write, with the hash that the same request will have again; None if it has no key.
 
-        `token_number` is that of the token that the key belongs to, 0 for the clients without one.
+        The first part of the content is the route: one method of it writes. `token_number` is that of the token that
+        the key belongs to, 0 for the clients without one.
         """
-        return self.key_of((route, id, payload.name, payload.address), token_number)
-
-    def key_of(self, content: tuple[Any, ...], token_number: int) -> Key | None:
-        """Return the key of a request with this content, whose first part is the route: one method of it writes."""
         if self.idempotency_key is None:
             return None
         tags = None if self.if_match is None else sorted(self.if_match)

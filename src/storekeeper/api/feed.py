@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from storekeeper.api.conditions import not_modified, parse_tags
 from storekeeper.api.errors import deferred
 from storekeeper.api.plan import Plan, Planner
-from storekeeper.api.query import ChangesRequest, parse_changes_query
-from storekeeper.changes import ChangesPage, ChangesQuery, Cursor, parse_cursor
+from storekeeper.api.query import parse_changes_query
+from storekeeper.changes import ChangesQuery, Cursor, parse_cursor
 from storekeeper.collection import Collection, State, completed
 from storekeeper.commands import Tags
 from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
@@ -34,6 +34,9 @@ COMMENT_INTERVAL = 15.0
 MAX_SHARED = 8
 """Pages that are kept for other listeners, until the next change."""
 
+SLICE = 100
+"""Changes of a page that are read in one loop iteration: about a millisecond."""
+
 WAKE_SLICE = 32
 """Listeners that are woken in one loop iteration: about a millisecond."""
 
@@ -52,8 +55,7 @@ class _Step(NamedTuple):
     """What follows a place: events, each with the id of its store, None if it is for all; and the next place."""
 
     events: Sequence[tuple[int | None, bytes]]
-    place: int
-    epoch: str
+    place: Cursor
     more: bool = False
 
 
@@ -69,7 +71,7 @@ class Feed:
         self._watching: asyncio.Task[None] | None = None
         self.refused = 0
         self._state: State | None = None
-        self._steps: dict[tuple[int, str, int | None, bool], asyncio.Future[_Step]] = {}
+        self._steps: dict[tuple[Cursor, int | None, bool], asyncio.Future[_Step]] = {}
         self.planners: Mapping[str, Planner] = {"changes": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
@@ -85,28 +87,32 @@ class Feed:
         page = asyncio.ensure_future(self._page(wanted, tags, with_by=bool(request.token_number)))
         return deferred(page, lambda response: response, generic=self._generic)
 
-    async def _page(self, wanted: ChangesRequest, tags: Tags | None, *, with_by: bool) -> Response:
-        state = await completed(self._collection.state())
-        query, page = wanted.query(*state[1:]), ChangesPage((), *state[1:])
-        # Else nothing has changed since, and these numbers are enough.
-        if query.newest_first or query.after < state.version:
-            page = await completed(self._collection.changes(query))
-            wanted.query(page.version, page.epoch)  # the database may have been restored in between
-        changes = page.encode(with_by=with_by)
-        end = page.changes[len(changes) - 1].seq if changes else min(query.after, page.version)
-        tag = f'"{end}.{page.version}.{page.epoch}{".by" * with_by}"'
+    async def _page(self, query: ChangesQuery, tags: Tags | None, *, with_by: bool) -> Response:
+        changes, end, part = list[bytes](), query.after, query._replace(limit=min(query.limit, SLICE))
+        while True:
+            page = await completed(self._collection.changes(part))
+            encoded = page.encode(with_by=with_by, size=sum(map(len, changes)) + len(changes))
+            changes += encoded
+            if encoded:
+                end = Cursor(page.changes[len(encoded) - 1].seq, page.epoch)
+            if len(encoded) < part.limit or len(changes) == query.limit:
+                break
+            part = part._replace(after=end, limit=min(query.limit - len(changes), SLICE))
+            await asyncio.sleep(0)
+        end = Cursor(end.number(page.version, page.epoch), page.epoch)
+        tag = f'"{end.seq}.{page.version}.{page.epoch}{".by" * with_by}"'
         if tags is not None and (unchanged := not_modified(tags, tag)):
             unchanged.headers += (_VARY,)
             return unchanged
-        numbers = end, page.epoch.encode(), page.version
-        body = b'{"changes":[%b],"next":"%d.%b","head":%d}' % (b",".join(changes), *numbers)
+        numbers = str(end).encode(), page.version
+        body = b'{"changes":[%b],"next":"%b","head":%d}' % (b",".join(changes), *numbers)
         return Response(body, _JSON, tag=tag.encode())
 
     # Streams.
 
     def _listen(self, request: Request, last_id: bytes | None) -> Deferred:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
-        if wanted.order == "desc":
+        if wanted.newest_first:
             raise InvalidInput("query", {"order": '"order" must be asc for a stream of events'})
         if last_id:  # of a client that connects again: a 400 would end it for ever, so what is no cursor is a reset
             wanted = wanted._replace(after=parse_cursor(last_id) or Cursor(0, "?"))
@@ -131,15 +137,15 @@ class Feed:
         return deferred(asyncio.ensure_future(completed(state)), render, generic=self._generic)
 
     async def _stream(
-        self, request: Request, wanted: ChangesRequest, awake: asyncio.Event, state: State
+        self, request: Request, wanted: ChangesQuery, awake: asyncio.Event, state: State
     ) -> AsyncGenerator[bytes, None]:
-        _, place, epoch = state
         try:
-            place = wanted.after.number(place, epoch)
+            place = Cursor(wanted.after.number(state.version, state.epoch), state.epoch)
             # An event without data is not dispatched, but a client that connects again sends its id.
-            yield b"retry: 2000\nid: %d.%b\n\n" % (place, epoch.encode())
+            yield b"retry: 2000\nid: %b\n\n" % str(place).encode()
         except EpochEnded:
-            yield b"retry: 2000\n" + _reset(place, epoch)
+            place = Cursor(state.version, state.epoch)
+            yield b"retry: 2000\n" + _reset(place)
         # Until it has caught up, a listener to one store reads that one's changes alone; then those of all listeners.
         only, with_by = wanted.store, bool(request.token_number)
         seen: State | None = None
@@ -147,7 +153,7 @@ class Feed:
         while awake in self.listeners:
             awake.clear()
             found = self._state
-            step = None if found == seen else await self._step(place, epoch, only, with_by)
+            step = None if found == seen else await self._step(place, only, with_by)
             # Asked after the page was read: the token may have been revoked meanwhile.
             admitted = request.plan.admit()
             if isinstance(admitted, Response):
@@ -157,8 +163,8 @@ class Feed:
             events = []
             if step is not None:
                 events = [event for id, event in step.events if id is None or wanted.store in (None, id)]
-                place, epoch, more = step[1:]
-                seen, only = (None, only) if more else (found, None)
+                place = step.place
+                seen, only = (None, only) if step.more else (found, None)
             if not events and monotonic() - sent >= COMMENT_INTERVAL:
                 events = [b":\n\n"]
             if events:
@@ -178,16 +184,19 @@ class Feed:
         except Unavailable:
             return None
 
-    async def _read_step(self, place: int, epoch: str, only: int | None, with_by: bool) -> _Step:
-        page = await completed(self._collection.changes(ChangesQuery(place, store=only)))
-        if page.epoch != epoch or page.version < place:
-            return _Step([(None, _reset(page.version, page.epoch))], page.version, page.epoch)
+    async def _read_step(self, place: Cursor, only: int | None, with_by: bool) -> _Step:
+        try:
+            page = await completed(self._collection.changes(ChangesQuery(place, store=only)))
+        except EpochEnded as ended:
+            place = parse_cursor(ended.cursor.encode()) or Cursor()
+            return _Step([(None, _reset(place))], place)
+        epoch = page.epoch.encode()
         events: list[tuple[int | None, bytes]] = [
-            (change.id, b"id: %d.%b\nevent: change\ndata: %b\n\n" % (change.seq, epoch.encode(), data))
+            (change.id, b"id: %d.%b\nevent: change\ndata: %b\n\n" % (change.seq, epoch, data))
             for change, data in zip(page.changes, page.encode(with_by=with_by), strict=False)
         ]
-        place = page.changes[len(events) - 1].seq if events else page.version
-        return _Step(events, place, epoch, place < page.version)
+        seq = page.changes[len(events) - 1].seq if events else page.version
+        return _Step(events, Cursor(seq, page.epoch), seq < page.version)
 
     async def _watch(self) -> None:
         """Look for changes until nobody listens, and wake the listeners."""
@@ -221,6 +230,6 @@ def _wants_events(accept: bytes) -> bool:
     return False
 
 
-def _reset(version: int, epoch: str) -> bytes:
-    cursor = b"%d.%b" % (version, epoch.encode())
+def _reset(place: Cursor) -> bytes:
+    cursor = str(place).encode()
     return b'id: %b\nevent: reset\ndata: {"cursor":"%b"}\n\n' % (cursor, cursor)

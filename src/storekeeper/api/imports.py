@@ -134,7 +134,7 @@ def _open(spool: Spool, order: Import, preconditions: Preconditions) -> tuple[Sh
     """Return the rows of a body, and what to do with them. Raises BadFile."""
     spool.seek(0)
     hashed = hashlib.file_digest(spool, "sha256").hexdigest()
-    key = preconditions.key_of(("imports", order, hashed), order.token_number)
+    key = preconditions.key(("imports", order, hashed), order.token_number)
     rows = SheetRows(spool, order, within(READ_TIMEOUT, TOO_SLOW))
     return rows, replace(order, match=rows.match, if_match=preconditions.if_match, key=key)
 

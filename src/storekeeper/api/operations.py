@@ -11,13 +11,12 @@ from storekeeper.api.errors import deferred
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.routes import Scope
-from storekeeper.changes import ChangesQuery
+from storekeeper.changes import NOW, ChangesQuery
 from storekeeper.collection import Collection, completed
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Headers, Response
-from storekeeper.tables import MAX_INTEGER
 
 _TEXT: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"), (b"cache-control", b"no-cache"))
 
@@ -82,7 +81,7 @@ async def _readiness(check: Callable[[], Awaitable[object]]) -> Mapping[str, flo
 
 async def _numbers(collection: Collection) -> Mapping[str, float]:
     state = await completed(collection.state())
-    latest = await completed(collection.changes(ChangesQuery(MAX_INTEGER, 1, newest_first=True)))
+    latest = await completed(collection.changes(ChangesQuery(NOW, 1, newest_first=True)))
     numbers: dict[str, float] = {"stores": state.total, "changes": state.version}
     for change in latest.changes:
         numbers["seconds_since_last_change"] = max(0.0, time.time() - change.at / 1000)

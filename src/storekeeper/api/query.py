@@ -7,11 +7,11 @@ Each function reads the parameters that its route has and ignores all others.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from storekeeper import search
-from storekeeper.changes import DEFAULT_LIMIT, NOW, ChangesQuery, Cursor, parse_cursor
+from storekeeper.changes import NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.collection import Moment, Query
 from storekeeper.errors import InvalidInput
 from storekeeper.exports import Export
@@ -23,7 +23,7 @@ from storekeeper.stores import MAX_NAME_LENGTH
 from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
-"""How the value of each parameter is read, None if it is wrong; and what it must be."""
+"""How the value of each parameter is read, if it is wrong with None, ValueError or BadFile; and what it must be."""
 
 MAX_LIMIT = 1000
 """Stores of one page (decision 38), or changes."""
@@ -64,28 +64,14 @@ def parse_export_query(query: bytes) -> Export:
     return Export(**{names.get(name, name): value for name, value in found.items()})
 
 
-class ChangesRequest(NamedTuple):
-    """What the query of /api/changes asks for."""
-
-    after: Cursor
-    limit: int = DEFAULT_LIMIT
-    store: int | None = None
-    order: str = "asc"
-
-    def query(self, version: int, epoch: str) -> ChangesQuery:
-        """Return what to read of a collection in this state. Raises EpochEnded."""
-        after = self.after.number(version, epoch)
-        newest_first = self.order == "desc"
-        return ChangesQuery(after + (newest_first and self.after == NOW), self.limit, self.store, newest_first)
-
-
-def parse_changes_query(query: bytes) -> ChangesRequest:
+def parse_changes_query(query: bytes) -> ChangesQuery:
     """Return which changes are asked for; raises InvalidInput with every violation.
 
     In order `desc`, those before now are all of them.
     """
     found = _read(query, _OF_CHANGES)
-    return ChangesRequest(**{"after": NOW if found.get("order") == "desc" else Cursor(0)} | found)
+    newest_first = found.pop("order", "asc") == "desc"
+    return ChangesQuery(newest_first=newest_first, **{"after": NOW if newest_first else Cursor()} | found)
 
 
 def parse_import_query(query: bytes) -> Import:
@@ -119,7 +105,7 @@ def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
             values = [b"\0".join(values)]
         try:
             parsed = parse(values[0]) if len(values) == 1 else None
-        except (UnicodeDecodeError, BadFile):
+        except (ValueError, BadFile):  # not UTF-8, for one
             parsed = None
         if parsed is None:
             violations[name] = f'"{name}" must be {rule}'
@@ -165,10 +151,7 @@ def _parse_moment(value: bytes) -> Moment | None:
     time = _TIME.fullmatch(value)
     if time is None:
         return None
-    try:
-        second = datetime.fromisoformat(time[1].decode() + "+00:00")
-    except ValueError:  # there is no such day
-        return None
+    second = datetime.fromisoformat(time[1].decode() + "+00:00")  # perhaps there is no such day
     # No change has a finer time than milliseconds, so what is cut off excludes none.
     milliseconds = (time[2] or b"").ljust(3, b"0")[:3]
     return Moment(time=(second - _1970) // timedelta(milliseconds=1) + int(milliseconds))

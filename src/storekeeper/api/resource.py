@@ -11,6 +11,7 @@ from functools import partial
 from typing import NoReturn
 
 import msgspec
+from msgspec.structs import astuple
 
 from storekeeper.api.conditions import Preconditions, check_type, not_modified, parse_tags, read_preconditions
 from storekeeper.api.errors import InvalidJson, deferred, to_response
@@ -116,7 +117,7 @@ class Resource:
 
     def _create(self, preconditions: Preconditions, request: Request) -> Deferred:
         payload = self._payload(request.body)
-        key = preconditions.key("stores", None, payload, request.token_number)
+        key = preconditions.key(("stores", None, *astuple(payload)), request.token_number)
         command = Create(payload, preconditions.if_match, key, request.token_number)
         return self._deferred(self._collection.write(command), partial(self._written, b""))
 
@@ -124,7 +125,7 @@ class Resource:
         payload = self._payload(request.body)  # checked before the id (decision 3)
         id_text = last_segment(request.target)
         id = parse_id(id_text)
-        key = preconditions.key("store", id, payload, request.token_number)
+        key = preconditions.key(("store", id, *astuple(payload)), request.token_number)
         if id is None and key is None:
             return self._missing(id_text)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).

@@ -45,13 +45,11 @@ def changes(
     """
     from storekeeper import databases
     from storekeeper.changes import ChangesQuery, Cursor
-    from storekeeper.tables import MAX_INTEGER
 
     cursor, is_away = _parse(cursor_file, after), False
     while True:
         try:
-            behind = MAX_INTEGER if cursor.seq is None else cursor.seq
-            page = databases.read_changes(settings.database, ChangesQuery(behind, PAGE_SIZE, store))
+            page = databases.read_changes(settings.database, ChangesQuery(cursor, PAGE_SIZE, store))
         except Unavailable as error:
             if not follow:
                 raise
@@ -60,12 +58,11 @@ def changes(
             is_away = True
         else:
             is_away = False
-            cursor.number(page.version, page.epoch)
             lines = page.encode(with_by=True)
             _print(lines)
             seq = page.changes[len(lines) - 1].seq if lines else page.version
             cursor = Cursor(seq, page.epoch)
-            _save(cursor_file, f"{seq}.{page.epoch}")
+            _save(cursor_file, str(cursor))
             if lines:
                 continue
         if not follow:

@@ -19,11 +19,11 @@ TIMEOUT = 6.0
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not listened on
 
 
-@with_settings("host", "port")
+@with_settings("host", "port", "uds")
 def ready(
     settings: Settings,
     *,
-    url: Annotated[str, typer.Argument(help="Address of the service. Default: that of --host and --port.")] = "",
+    url: Annotated[str, typer.Argument(help="Its address. Default: that of --uds, or of --host and --port.")] = "",
 ) -> int:
     """Tell whether a service is ready, as /health/ready does.
 
@@ -31,9 +31,14 @@ def ready(
     ready, and a line says why.
     """
     from http.client import HTTPException
+    from socket import AF_UNIX, socket
 
     connection, path = _connection(url or _address(settings))
     try:
+        if settings.uds and not url:
+            connection.sock = socket(AF_UNIX)
+            connection.sock.settimeout(TIMEOUT)
+            connection.sock.connect(settings.uds)
         connection.request("GET", f"{path}/health/ready")
         response = connection.getresponse()
         status, reason = response.status, _reason(response.read(10_000))

@@ -27,13 +27,10 @@ class Phase(IntEnum):
     DISCARDING = 3
 
 
-MAX_FED_BYTES = 16 * 1024
+MAX_FED_BYTES = 8 * 1024
 """Bytes of one connection that are parsed at once, in up to 9 ms: the transport may bring megabytes."""
 
 _EMPTY_LINES = re.compile(rb"[\r\n]+")
-_SMALL_CHUNK = b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in range(1, 16))
-_SMALL_CHUNKS = re.compile(b"(?s)(?:0{,%d}(?:%b))+" % (_MAX_SIZE_LINE - len(b"1\r\n"), _SMALL_CHUNK))
-"""Whole chunks of up to 15 bytes without extensions: one by one, they would cost more than what is in them."""
 
 
 class RequestReader:
@@ -70,7 +67,7 @@ class RequestReader:
     def _forget(self) -> None:
         """Forget a request, so that an idle connection takes no memory for its last one."""
         self._line = b""
-        """What has arrived of the current line; nothing while small chunks are parsed, several at once."""
+        """What has arrived of the current line."""
         self._has_line = False
         self._is_head = False
         self._head_bytes = 0
@@ -131,10 +128,6 @@ class RequestReader:
             return end
         if self.phase is Phase.IDLE and (empty := _EMPTY_LINES.match(data, start)):  # before a request
             return empty.end()
-        between_chunks = self.phase is Phase.BODY and not self._line and not self._is_last_chunk
-        if between_chunks and (run := _SMALL_CHUNKS.match(data, start, MAX_FED_BYTES)):
-            self._parser.feed_data(run[0])
-            return run.end()
         end = data.find(b"\n", start) + 1 or len(data)
         piece = data[start:end]
         self._line += piece

@@ -9,7 +9,7 @@ import psycopg
 
 from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Collection, Listing, Moment, Query, Snapshot, State, T, WriteObserver
+from storekeeper.collection import Collection, Fail, Listing, Moment, Query, Snapshot, State, T, WriteObserver
 from storekeeper.commands import MAX_BATCH, Command, memory_size
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.importer import Session
@@ -32,17 +32,15 @@ class PostgresCollection(Collection):
     reached, again and again until it raises no Unavailable. Raises CannotStart for an invalid URL.
     """
 
-    def __init__(self, url: str, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, url: str, fail: Fail, reached: Callable[[], None] = lambda: None) -> None:
         self._url = url
         self._reached = reached
         self._conninfo = session.parameters(url)
         self._schema = ""
         self._pool = Pool(self._connect, fail)
         self._state = WriteState(self._probe)
-        self._reader = reader = reads.Reader(self._pool)
-        self._by_id = Batcher(reader.get, workers=2)
-        self._states = Batcher(reader.state)
-        self._lists = Batcher(reader.list_stores, max_batch=50)
+        self._reader = reads.Reader(self._pool)
+        self._by_id = Batcher(self._reader.get, workers=2)
         self._writer = writer = writes.Writer(self._pool, self._state)
         self._writes = Batcher(
             writer.carry_out, max_batch=MAX_BATCH, size=lambda write: memory_size(write) if write else 0, gather=True
@@ -55,12 +53,10 @@ class PostgresCollection(Collection):
         return asyncio.ensure_future(self._reader.get_at(id, at))
 
     def list(self, query: Query) -> asyncio.Future[Listing]:
-        if query.search is not None:
-            return asyncio.ensure_future(self._reader.search(query))
-        return self._lists.add(query) if query.at is None else asyncio.ensure_future(self._reader.list_past(query))
+        return asyncio.ensure_future(self._reader.listing(query))
 
     def state(self) -> asyncio.Future[State]:
-        return self._states.add(None)
+        return asyncio.ensure_future(self._reader.state())
 
     def changes(self, query: ChangesQuery) -> asyncio.Future[ChangesPage]:
         return asyncio.ensure_future(self._reader.changes(query))
@@ -116,7 +112,7 @@ class PostgresCollection(Collection):
         await self._writes.add(None)
 
     async def close(self) -> None:
-        await asyncio.gather(*(each.close() for each in (self._by_id, self._states, self._lists, self._writes)))
+        await asyncio.gather(self._by_id.close(), self._writes.close())
         await self._pool.close()
         await self._state.close()
 

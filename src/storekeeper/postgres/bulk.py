@@ -21,7 +21,7 @@ _COMMAND_LOCK = MIGRATION_LOCK + 1
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores),
   version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
-  epoch = coalesce(%s, {NEW_EPOCH}) WHERE one = 1"""
+  epoch = coalesce($1::text, {NEW_EPOCH}) WHERE one = 1"""
 CHECK = """SELECT CASE WHEN count = (SELECT count(*) FROM stores)
     AND version = (SELECT coalesce(max(seq), 0) FROM changes)
   THEN 'ok' ELSE 'the numbers of the collection are not those of its tables' END FROM collection"""
@@ -63,7 +63,7 @@ class PostgresSnapshot:
 
     def finish(self, epoch: str | None) -> None:
         """Set the epoch and the numbers. Rows that this transaction reads are those that its commit keeps."""
-        write(self._connection, 1, _FINISH, (epoch,))
+        write(psycopg.RawCursor(self._connection), 1, _FINISH, (epoch,))
 
 
 @contextmanager

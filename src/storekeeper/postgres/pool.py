@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from storekeeper.collection import Fail
 from storekeeper.errors import CLOSED, FAILED, LOCKED, NO_RESPONSE, CannotStart, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
@@ -27,9 +28,9 @@ NO_SINGLE_ROW = "The table collection does not have its one row"
 
 
 class Pool:
-    """The connections. `connect` opens one; `fail` is called with the reason if it never can."""
+    """The connections. `connect` opens one; `fail` is called with the error if it never can."""
 
-    def __init__(self, connect: Callable[[], Awaitable[PipelineConnection]], fail: Callable[[str], None]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[PipelineConnection]], fail: Fail) -> None:
         self._connect = connect
         self._fail = fail
         self._loop = asyncio.get_running_loop()
@@ -118,7 +119,7 @@ class Pool:
                     self._add(await self._connect())
                 except CannotStart as error:
                     self._refuse(UNREACHABLE)
-                    self._fail(str(error))
+                    self._fail(error)
                     return
                 except Exception as error:  # noqa: BLE001 - also a lack of files or threads: nobody else would try again
                     self._record_outage(str(error), began)

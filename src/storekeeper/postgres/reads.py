@@ -1,4 +1,4 @@
-"""Reads of the shared collection: those of one loop iteration are one round trip. Imports `concurrency`, the domain.
+"""Reads of the shared collection: those by id of one loop iteration are one. Imports `concurrency`, the domain.
 
 Every read queries the database after it arrived: nothing is cached, so nothing can be stale. A long list is read page
 by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection. The past
@@ -64,7 +64,7 @@ STATEMENTS = {
     b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8)
       SELECT {_JSON}, count FROM {_ROW}""",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[])) SELECT {_JSON} FROM {_ROW}",
-    # With the ids of all `most` stores, and one more: the pages after the first are read by their ids.
+    # With the ids of all these stores, and one more: the pages after the first are read by their ids.
     b"named": f"""WITH page AS ({_PAGE} (SELECT * FROM stores
         WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT least($3::int8, {PAGE_SIZE})) AS same)
       SELECT {_JSON}, ARRAY(SELECT id FROM stores
@@ -100,7 +100,7 @@ Found = tuple[Listing, Sequence[int], int]
 
 
 class Reader:
-    """Carries out batches of reads, and reads of the past; raises Unavailable."""
+    """Carries out reads; raises Unavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -123,43 +123,38 @@ class Reader:
         ((name, address, seq),) = await self._rows((b"was", (id, was.version)))
         return Store(id, name, address, seq, was.epoch)
 
-    async def state(self, asked: Sequence[None], deadline: float) -> list[State]:
-        """Return the numbers of the collection, once for each that asked."""
-        return [State(*single_row(await self._rows((b"state", ()), deadline)))] * len(asked)
+    async def state(self) -> State:
+        """Return the numbers of the collection."""
+        return State(*single_row(await self._rows((b"state", ()))))
 
     async def changes(self, query: ChangesQuery) -> ChangesPage:
-        """Return a page of changes."""
-        return page_of(await self._rows((_changes_name(query), statement(query)[1])))
+        """Return a page of changes. Raises EpochEnded."""
+        return page_of(await self._rows((_changes_name(query), statement(query)[1])), query)
 
-    async def list_stores(self, queries: Sequence[Query], deadline: float) -> list[Listing]:
-        """Return for each query the stores that it asks for, of the present."""
-        asked = list(set(queries))
-        results = await self._pool.execute(*map(_statement, asked), deadline=deadline)
-        found = {
-            query: await self._found(query, single_row(rows(result)), deadline)
-            for query, result in zip(asked, results, strict=True)
-        }
-        return [self._with_rest(found[query]) for query in queries]
+    async def listing(self, query: Query) -> Listing:
+        """Return the stores that the query asks for. Raises EpochEnded, InvalidInput."""
+        if query.search is not None:
+            return await self._search(query, query.search)
+        if query.at is not None:
+            return await self._list_past(query, query.at)
+        return self._with_rest(self._found(query, single_row(await self._rows(_statement(query)))))
 
-    async def search(self, query: Query) -> Listing:
-        """Return the page of a search. Searches leave connections for all other requests."""
-        async with self._searches:
-            ids, count, version, epoch = await self._find(query)
+    async def _search(self, query: Query, wanted: search.Search) -> Listing:
+        assert query.limit is not None
+        async with self._searches:  # they leave connections for all other requests
+            ids, count, version, epoch = await self._find(wanted.parameters(query.after, query.limit + 1))
         first, others, last = query.found(ids, count)
         state = State(count, version, epoch)
         pages = [await self._page(some, state) for some in (first, others[:PAGE_SIZE]) if some]
         listing = Listing(version, epoch, b",".join(page for page, _ in pages), None, last)
         return self._with_rest((listing, others, pages[-1][1] if others else 0))
 
-    async def _find(self, query: Query) -> tuple[Any, ...]:
-        assert query.search is not None
-        assert query.limit is not None
-        find: Statement = (b"search", query.search.parameters(query.after, query.limit + 1))
+    async def _find(self, parameters: Sequence[str | int]) -> tuple[Any, ...]:
         deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
         connection = await self._pool.acquire(deadline)
         try:
-            statements: list[Statement] = [(b"begin", ()), (b"search timeout", ()), find, (b"commit", ())]
-            results = await connection.execute(*statements, deadline=deadline)
+            begin: Sequence[Statement] = ((b"begin", ()), (b"search timeout", ()))
+            results = await connection.execute(*begin, (b"search", parameters), (b"commit", ()), deadline=deadline)
             return single_row(rows(results[2]))
         except StatementError as error:
             is_late = error.sqlstate == QUERY_CANCELED
@@ -170,10 +165,8 @@ class Reader:
             await roll_back(connection, deadline)
             self._pool.release(connection)
 
-    async def list_past(self, query: Query) -> Listing:
-        """Return the stores that the query asks for, as they were. Raises EpochEnded, InvalidInput."""
-        assert query.at is not None
-        was = await self._state_at(query.at)
+    async def _list_past(self, query: Query, at: Moment) -> Listing:
+        was = await self._state_at(at)
         ids, last = query.ids(was.total)
         first, end = await self._page_as_of(ids[:PAGE_SIZE], was) if ids else (b"", 0)
         return self._with_rest((Listing(was.version, was.epoch, first, None, last, was.total), ids, end))
@@ -188,17 +181,13 @@ class Reader:
         check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
         return State(count or 0, seq or 0, epoch)
 
-    async def _found(self, query: Query, row: Sequence[Any], deadline: float) -> Found:
+    def _found(self, query: Query, row: Sequence[Any]) -> Found:
+        first, end, _, version, epoch, more = row
         if query.name is None:
-            first, end, _, version, epoch, count = row
-            ids, last = query.ids(count)
-            return Listing(version, epoch, first or b"", None, last, count), ids, end or 0
-        if query.limit is None and len(row[-1]) > PAGE_SIZE:
-            # Longer than a page: once more for all ids, of one list at a time, as they take much memory on their way.
-            row = single_row(await self._rows(_statement(query, MAX_INTEGER - 1), deadline))
-        first, end, _, version, epoch, named = row
-        some = array("q", named[: query.limit])
-        last = some[-1] if len(some) < len(named) else None
+            ids, last = query.ids(more)
+            return Listing(version, epoch, first or b"", None, last, more), ids, end or 0
+        some = array("q", more[: query.limit])
+        last = some[-1] if len(some) < len(more) else None
         return Listing(version, epoch, first or b"", None, last), some, end or 0
 
     def _with_rest(self, found: Found) -> Listing:
@@ -239,10 +228,10 @@ class Reader:
         return rows(result)
 
 
-def _statement(query: Query, most: int = PAGE_SIZE) -> Statement:
-    """Return the statement that reads the first page of a list; without a limit, of at most `most` stores."""
-    after, most = min(query.after, MAX_INTEGER - PAGE_SIZE), query.limit or most
+def _statement(query: Query) -> Statement:
+    """Return the statement that reads the first page of a list."""
+    after = min(query.after, MAX_INTEGER - PAGE_SIZE)
     if query.name is None:
-        return b"first", (after + 1, after + most)
+        return b"first", (after + 1, after + (query.limit or PAGE_SIZE))
     # libpq accepts no U+0000; no store's name has one, and none is empty.
-    return b"named", ("" if "\0" in query.name else query.name, after, most)
+    return b"named", ("" if "\0" in query.name else query.name, after, query.limit or MAX_INTEGER - 1)

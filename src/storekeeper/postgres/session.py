@@ -7,7 +7,7 @@ import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
-from typing import Any, LiteralString
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -250,11 +250,9 @@ def collection_schema(connection: Connection) -> str:
     return str(found[0])
 
 
-def write(
-    connection: Connection, rows: int, statement: LiteralString, parameters: Sequence[int | str | None] = ()
-) -> None:
+def write(cursor: psycopg.RawCursor[Any], rows: int, statement: str, parameters: Sequence[Any]) -> None:
     """Execute a statement that has to write so many rows; raise Unavailable if it wrote fewer or more."""
-    if connection.execute(statement, parameters).rowcount != rows:
+    if cursor.execute(statement.encode(), parameters).rowcount != rows:
         raise Unavailable("A trigger or a rule of the database kept rows out")
 
 

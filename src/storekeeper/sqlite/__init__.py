@@ -11,19 +11,19 @@ from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
-from storekeeper import importer
+from storekeeper import importer, search
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Collection, Eventual, Listing, Moment, Query, Snapshot, State, WriteObserver
+from storekeeper.collection import Collection, Eventual, Fail, Listing, Moment, Query, Snapshot, State, WriteObserver
 from storekeeper.commands import Command
 from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.importer import Session
-from storekeeper.sqlite import bulk, connections, errors, imports, replacement, schema
+from storekeeper.sqlite import bulk, connections, errors, imports, replacement, schema, searches
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.searches import Searches
 from storekeeper.sqlite.statements import as_json
 from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
 from storekeeper.stores import Store
@@ -44,15 +44,15 @@ class SqliteCollection(Collection):
     file, which the next process would find as damaged: reads continue where they can, and nothing is written.
     """
 
-    def __init__(self, path: Path, fail: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, fail: Fail) -> None:
         self._path = path
         self._fail = fail
         self._closed = False
+        self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
         with schema.raising_cannot_start(path):
             self._connection = connections.connect(path, reader=True, timeout=connections.START_TIMEOUT)
             self._reader = Reader(self._connection)
             self._identity = FileIdentity(path)
-            self._searches = Searches(path, self._identity)
             committer = Committer(connections.connect(path, timeout=connections.START_TIMEOUT), self._identity)
         self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
         self._loop = asyncio.get_running_loop()
@@ -72,7 +72,9 @@ class SqliteCollection(Collection):
 
     async def _search(self, query: Query) -> Listing:
         with self._translating():
-            return self._whole(self._reader.searched(query, *await self._searches.find(query)))
+            async with self._searches:
+                found = await run_in_thread(partial(searches.find, self._identity, query))
+            return self._whole(self._reader.searched(query, *found))
 
     def _whole(self, listing: Listing) -> Listing:
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
@@ -102,12 +104,11 @@ class SqliteCollection(Collection):
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
         def run() -> T:
-            with closing(connections.connect(self._path, reader=True)) as connection:
-                self._identity.check()
-                with connections.transaction(connection, "DEFERRED"):
-                    snapshot = bulk.SqliteSnapshot(self._path, connection)
-                    snapshot.is_of_service = True
-                    return work(snapshot)
+            with (
+                closing(self._identity.connect(reader=True)) as connection,
+                connections.transaction(connection, "DEFERRED"),
+            ):
+                return work(bulk.SqliteSnapshot(connection))
 
         with self._translating():
             return await run_in_thread(run)
@@ -116,24 +117,24 @@ class SqliteCollection(Collection):
         return self._read(self._reader.tokens)
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
+        def mark() -> None:
+            with closing(self._identity.connect()) as connection, connections.transaction(connection, "IMMEDIATE"):
+                connection.execute(_MARK_USED, (as_json(numbers), now))
+
         self._check_writable()
         with self._translating():
-            await run_in_thread(lambda: self._mark_used(as_json(numbers), now))
-
-    def _mark_used(self, numbers: str, now: int) -> None:
-        self._identity.check()
-        with closing(connections.connect(self._path)) as connection:
-            self._identity.check()
-            with connections.transaction(connection, "IMMEDIATE"):
-                connection.execute(_MARK_USED, (numbers, now))
+            await run_in_thread(mark)
 
     def _check_writable(self) -> None:
         """Raise Unavailable if nothing is to be written any more."""
         if self._queue.refusal:
             raise Unavailable(self._queue.refusal)
 
-    def change_token(self) -> object:
-        return self._read(self._reader.change_token)
+    def change_token(self) -> object | None:
+        try:
+            return self._read(self._reader.change_token)
+        except Unavailable:  # the request itself meets the error, and responds with it
+            return None
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
@@ -204,7 +205,7 @@ class SqliteCollection(Collection):
         if failure.damaged:
             emit(Event.DATABASE_DAMAGED, reason=failure.reason)
         else:
-            self._fail(failure.reason)
+            self._fail(failure)
 
 
 class SqliteDatabase:
@@ -225,9 +226,7 @@ class SqliteDatabase:
         self.excluded = partial(replacement.excluded, path)
         self.replace = partial(replacement.replace, path)
 
-    def open_collection(
-        self, fail: Callable[[str], None], reached: Callable[[], None] = lambda: None
-    ) -> SqliteCollection:
+    def open_collection(self, fail: Fail, reached: Callable[[], None] = lambda: None) -> SqliteCollection:
         self.prepare()
         reached()
         return SqliteCollection(self.path, fail)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,13 @@ def session(
 
     `identity` is that of the file as this process has it open, if it has.
     """
-    if identity:
-        identity.check()
+    connect = identity.connect if identity else partial(connections.connect, path)
     try:
-        connection = connections.connect(path, timeout=lock_timeout)
+        connection = connect(timeout=lock_timeout)
     except apsw.Error as error:
         raise errors.to_unavailable(error, Outcome.NONE) or error from None
     try:
         identity = identity or FileIdentity(path)
-        identity.check()
         connection.pragma("cache_size", -64 * 1024)
         # The staged rows may need more space than there is memory.
         connection.pragma("temp_store", "file")

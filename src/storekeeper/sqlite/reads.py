@@ -3,7 +3,7 @@
 A read of one store or of one page takes less than half a millisecond, so it is completed at once. A long list is read
 page by page, each page as of the first one's version, so that no slow client keeps a transaction open, which would
 keep the write-ahead log growing. The past is read in the same way. Encoded pages of the list of all stores are cached
-until a store in them changes: after a write, a list costs one page.
+until the next change.
 """
 
 import asyncio
@@ -36,9 +36,6 @@ MAX_PAGE_BYTES = 2 * 2**20
 MAX_CACHED_BYTES = 8 * 2**20
 """Bytes of all cached pages: those of some 100,000 stores."""
 
-MAX_CHANGES = 10_000
-"""Changes up to which it costs less to find the pages that they touched than to encode all pages again."""
-
 MAX_EPOCH_AGE = 1.0
 """Seconds for which an epoch that was read is used: `epoch --new` returns after that."""
 
@@ -66,8 +63,6 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
     UNION ALL SELECT iif(at <= ?2, seq, low), iif(at <= ?2, high, seq - 1)
       FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
   SELECT max(low) FROM search"""
-_AT = f"SELECT at FROM {CHANGES_TABLE} WHERE seq = ?"
-_TOUCHED = f"SELECT DISTINCT (store_id - 1) / {PAGE_SIZE} FROM {CHANGES_TABLE} WHERE seq > ? AND seq <= ?"
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
 _NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
@@ -79,8 +74,9 @@ class Reader:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._pages: dict[int, bytes] = {}  # by number, of this state
-        self._pages_state, self._pages_at = State(0, 0, ""), 0  # and the time of its latest change
+        self._pages: dict[int, bytes] = {}  # by number
+        # With the time of the latest change: after a restore another change may have its number.
+        self._pages_of = State(0, 0, ""), 0
         self.read_epoch()
 
     def read_epoch(self) -> str:
@@ -119,8 +115,8 @@ class Reader:
         return State(*self._execute(STATE).get[:3])
 
     def changes(self, query: ChangesQuery) -> ChangesPage:
-        """Return a page of changes."""
-        return page_of(self._execute(*statement(query)))
+        """Return a page of changes. Raises EpochEnded."""
+        return page_of(self._execute(*statement(query)), query)
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
@@ -140,7 +136,9 @@ class Reader:
         else:
             *numbers, at = self._execute(STATE).get
             state = State(*numbers)
-            self._drop_touched(state, at)
+            if (state, at) != self._pages_of:
+                self._pages.clear()
+                self._pages_of = state, at
         ids, last = query.ids(state.total)
         return self._listing(ids, state, last, state.total)
 
@@ -154,21 +152,10 @@ class Reader:
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
         with transaction(self._connection, "DEFERRED"):  # so that the ids are of the version
             state = self.state()
-            most = PAGE_SIZE if limit is None else limit
-            ids: Sequence[int] = decode_integers(self._execute(_NAMED_IDS, (name, after, most + 1)).get)
-            last = None
-            if len(ids) > most and limit is None:
-                ids = self._all_named(name, after)
-            elif len(ids) > most:
-                ids, last = ids[:most], ids[most - 1]
-            return self._listing(ids, state, last)
-
-    def _all_named(self, name: str, after: int) -> Sequence[int]:
-        """Return the ids of all stores of that name behind `after`, 8 bytes each."""
-        ids = array("q")
-        while found := decode_integers(self._execute(_NAMED_IDS, (name, ids[-1] if ids else after, 10_000)).get):
-            ids.fromlist(found)
-        return memoryview(ids)
+            most = -1 if limit is None else limit + 1
+            ids = array("q", decode_integers(self._execute(_NAMED_IDS, (name, after, most)).get))  # 8 bytes each
+            last = ids[limit - 1] if limit is not None and len(ids) > limit else None
+            return self._listing(memoryview(ids)[:limit], state, last)
 
     def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
@@ -205,7 +192,7 @@ class Reader:
             ids = ids[: PAGE_SIZE - offset if len(ids) > PAGE_SIZE else PAGE_SIZE]
             # Cache only whole pages: which parts of pages are read depends on what clients ask for.
             is_whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == state.total)
-            cacheable = is_whole and state == self._pages_state
+            cacheable = is_whole and state == self._pages_of[0]
             if cacheable and (cached := self._pages.get(number)):
                 return cached, len(ids)
             page, newest, count = self._sized(_RANGE, ids)
@@ -229,22 +216,6 @@ class Reader:
     def _cache(self, number: int, page: bytes) -> None:
         if sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
             self._pages[number] = page
-
-    def _drop_touched(self, state: State, at: int) -> None:
-        """Drop the cached pages in which a store was changed or added since; the others are of this state.
-
-        After a restore the change that was the latest is not there, or another one has its number: then all are
-        dropped.
-        """
-        before, self._pages_state = self._pages_state, state
-        before_at, self._pages_at = self._pages_at, at
-        changes = state.version - before.version
-        is_there = self._execute(_AT, (before.version,)).get == before_at if changes else at == before_at
-        if state.epoch != before.epoch or not is_there or changes > MAX_CHANGES:
-            self._pages.clear()
-        elif changes and self._pages:
-            for (number,) in self._execute(_TOUCHED, (before.version, state.version)):
-                self._pages.pop(number, None)
 
 
 _BYTES = {stores: f"SELECT total(octet_length(address)) FROM {stores}" for stores in (_RANGE, _PICKED, _AS_OF)}
