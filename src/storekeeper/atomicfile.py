@@ -38,6 +38,16 @@ def temporary_prefix(path: Path) -> str:
     return f".{path.name[:40]}.unfinished-"
 
 
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Yield a path for a file that is to get the name `path`, in a folder that goes at the end.
+
+    Only its owner can read it, and no process finds half a file, now or after this one was killed.
+    """
+    with tempfile.TemporaryDirectory(prefix=temporary_prefix(path), dir=path.parent) as folder:
+        yield Path(folder) / path.name
+
+
 def publish(new: Path, path: Path) -> None:
     """Rename the finished file `new` to `path`, also on the disk; if that fails, leave no file of that name.
 

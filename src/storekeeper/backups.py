@@ -5,10 +5,9 @@ Files get their names by `atomicfile`.
 
 import hashlib
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -99,7 +98,7 @@ def back_up(
     try:
         if file.exists():
             raise FileExistsError
-        with _unfinished(file) as new:
+        with atomicfile.unfinished(file) as new:
             stores, changes, _ = databases.copy(url, url_of(str(new)), progress)
             # Later readers would change how the file is logged, and its checksum with that.
             SqliteDatabase(new).prepare()
@@ -191,7 +190,7 @@ def restore(
     if databases.is_database_file(url, file):
         raise CannotStart("the file is the database itself: name a backup", subject=str(file))
     try:
-        with _unfinished(goal.path) as new, goal.excluded() as execute:
+        with atomicfile.unfinished(goal.path) as new, goal.excluded() as execute:
             copied = databases.copy(backup, url_of(str(new)), progress)
             lost = _lost(execute, backup) if execute else None
             committing()
@@ -216,14 +215,6 @@ def _lost(execute: Execute, backup: str) -> Lost | None:
         [name for name, revoked in now.items() if revoked and not before.get(name, True)],
         [name for name in now if name not in before],
     )
-
-
-@contextmanager
-def _unfinished(file: Path) -> Iterator[Path]:
-    """Yield a name for an unfinished file, in a folder that only its owner can read and that goes at the end."""
-    prefix = atomicfile.temporary_prefix(file)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=file.parent) as folder:
-        yield Path(folder) / file.name
 
 
 def _checksum_file(file: Path) -> Path:

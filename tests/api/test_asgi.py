@@ -124,7 +124,7 @@ async def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> 
     told: list[tuple[str | None, str, int, bytes]] = []
     async with inside(tmp_path) as service:
         service.service.runtime = replace(
-            service.service.runtime, observe=lambda of: told.append((*of[:3], of.request_id))
+            service.service.runtime, observe=lambda of: told.append((of.route, of.method, of.status, of.request_id))
         )
         await asked(service, "POST", "/api/stores", b'{"name":"A"}')
         id = (b"x-request-id", b"r-1")

@@ -202,7 +202,7 @@ async def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_
     }
     told: list[tuple[Any, ...]] = []
     async with inside(tmp_path) as service:
-        connection, line = service.connect(kind, observe=lambda served: told.append(served[6:]))
+        connection, line = service.connect(kind, observe=lambda of: told.append((of.client, of.request_id)))
         for fields, id in cases.items():
             for _ in range(2):
                 connection.data_received(request("GET", "/test", None, fields))
@@ -452,17 +452,17 @@ async def test_requests_that_wait_are_bounded_over_all_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One read may hold thousands of them. The excess is refused behind what waits; then others have the room."""
-    monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**18)
+    monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**17)
     async with inside(tmp_path) as service:
         budget = service.service.runtime.limits.receive_budget
-        many = request("GET", "/test") * 350
+        many = request("GET", "/test") * 150
         lines = []
         for _ in range(5):
             connection, line = service.connect()
             connection.data_received(create("First"))
             connection.data_received(many)
             lines.append((connection, line))
-            assert budget.size < 2**18 + 5 * 4096
+            assert budget.size < 2**17 + 5 * 4096
         for connection, _ in lines:
             await settled(connection)
         assert [line.ended for _, line in lines] == [False, True, True, True, True]
@@ -474,7 +474,7 @@ async def test_requests_that_wait_are_bounded_over_all_connections(
             if line.ended:
                 assert_error(found[-1], 503, "Too many requests are waiting", outcome="none")
             else:
-                assert len(found) == 351
+                assert len(found) == 151
 
 
 # What is not whole yet, and what is not needed any more.

@@ -77,7 +77,7 @@ def test_a_page_is_damaged_only_if_the_disk_can_be_read(tmp_path: Path) -> None:
 
     def found(error: apsw.Error) -> tuple[str, bool]:
         failed = to_failure(error, connection)
-        return failed.reason, failed.damaged
+        return failed.problem, failed.damaged
 
     assert found(corrupt) == ("The database is damaged: page 2", True)
     assert found(apsw.IOError("read")) == ("The database failed: read", False)

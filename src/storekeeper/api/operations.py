@@ -1,8 +1,9 @@
 """The operator's routes: health and metrics. Imports `http`, `concurrency` and the domain."""
 
 import time
-from asyncio import ensure_future, gather
+from asyncio import ensure_future
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -56,12 +57,13 @@ def planners(
 
 async def _scrape(metrics: Metrics, collection: Collection, check: Callable[[], Awaitable[object]]) -> Response:
     metrics.publish()
-    asked: dict[str, float | None] = {}
-    for found in await gather(_readiness(check), _numbers(collection), collection.figures(), return_exceptions=True):
-        if isinstance(found, Mapping):
-            asked |= found
-        elif not isinstance(found, Unavailable):
-            raise found
+    asked: dict[str, float | None] = {"ready": 0}
+    with suppress(Unavailable):
+        asked |= await _numbers(collection)
+        asked |= await collection.figures()
+    with suppress(Unavailable):
+        await check()
+        asked["ready"] = 1
 
     def encode() -> bytes:
         from storekeeper.api import exposition  # noqa: PLC0415 - it takes 0.1 s
@@ -69,14 +71,6 @@ async def _scrape(metrics: Metrics, collection: Collection, check: Callable[[], 
         return exposition.encode(metrics.slots, asked)
 
     return Response(await run_in_thread(encode), _TEXT)
-
-
-async def _readiness(check: Callable[[], Awaitable[object]]) -> Mapping[str, float]:
-    try:
-        await check()
-    except Unavailable:
-        return {"ready": 0}
-    return {"ready": 1}
 
 
 async def _numbers(collection: Collection) -> Mapping[str, float]:

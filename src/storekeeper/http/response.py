@@ -122,12 +122,10 @@ def unavailable(message: str, outcome: str = "none") -> Response:
 
 # The encoder. A head is a start (the status line and the fields of every response, renewed each second) and a rest.
 
+_WITHOUT_CONTENT = (204, 304)
+"""Statuses without content, and without a Content-Length (RFC 9110, section 6.4.1)."""
+
 LAST_CHUNK = b"0\r\n\r\n"
-
-
-def has_content(status: int) -> bool:
-    """Return whether a response of this status has content, and a Content-Length (RFC 9110, section 6.4.1)."""
-    return status >= 200 and status not in (204, 304)
 
 
 def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
@@ -137,7 +135,7 @@ def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
         fields.append((b"etag", response.tag))
     if response.location:
         fields.append((b"content-location", response.location))
-    if response.stream is None and has_content(response.status):
+    if response.stream is None and response.status not in _WITHOUT_CONTENT:
         fields.append((b"content-length", b"%d" % len(response.body)))
     return fields
 

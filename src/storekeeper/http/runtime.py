@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.limits import Limits
@@ -20,7 +22,7 @@ class _Application(Protocol):
     def body_limit(self, target: bytes) -> BodyLimit: ...
 
 
-class Served(NamedTuple):
+class Served(msgspec.Struct, gc=False):
     """A response at its end: when its last byte was written, or when it was broken off."""
 
     route: str | None

@@ -10,9 +10,10 @@ from typing import Any
 import psycopg
 
 from storekeeper.collection import COUNTED, Row, Rows, Snapshot, State
+from storekeeper.errors import Unavailable
 from storekeeper.postgres.pool import single_row
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
-from storekeeper.postgres.session import Connection, connected, translate, write
+from storekeeper.postgres.session import Connection, connected, translate
 from storekeeper.tables import ROW_ORDER, TABLES
 
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
@@ -63,7 +64,8 @@ class PostgresSnapshot:
 
     def finish(self, epoch: str | None) -> None:
         """Set the epoch and the numbers. Rows that this transaction reads are those that its commit keeps."""
-        write(psycopg.RawCursor(self._connection), 1, _FINISH, (epoch,))
+        if psycopg.RawCursor(self._connection).execute(_FINISH.encode(), (epoch,)).rowcount != 1:
+            raise Unavailable("A trigger or a rule of the database kept rows out")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
@@ -248,12 +248,6 @@ def collection_schema(connection: Connection) -> str:
             "the search_path names no schema that is there and that this user may use", subject="--database"
         )
     return str(found[0])
-
-
-def write(cursor: psycopg.RawCursor[Any], rows: int, statement: str, parameters: Sequence[Any]) -> None:
-    """Execute a statement that has to write so many rows; raise Unavailable if it wrote fewer or more."""
-    if cursor.execute(statement.encode(), parameters).rowcount != rows:
-        raise Unavailable("A trigger or a rule of the database kept rows out")
 
 
 def _commit(connection: Connection) -> None:

@@ -201,9 +201,9 @@ class SqliteCollection(Collection):
     def _on_failure(self, failure: errors.Failure) -> None:
         if self._queue.failure:
             return
-        self._queue.fail(failure.reason)
+        self._queue.fail(failure.problem)
         if failure.damaged:
-            emit(Event.DATABASE_DAMAGED, reason=failure.reason)
+            emit(Event.DATABASE_DAMAGED, reason=failure.problem)
         else:
             self._fail(failure)
 

@@ -115,7 +115,7 @@ def target(path: Path, *, committing: Callable[[], None] = lambda: None) -> Iter
         if path.exists():
             raise CannotStart("there is a file of that name: name a new one", subject=str(path))
         schema.refuse_orphaned_log(path)
-        with schema.temporary_path(path) as new:
+        with atomicfile.unfinished(path) as new:
             with _open_target(new, path) as filled:
                 yield filled
             committing()

@@ -22,7 +22,6 @@ class Failure(Unavailable):
     """The file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
 
     def __init__(self, reason: str, outcome: Outcome = Outcome.NONE, *, damaged: bool = False) -> None:
-        self.reason = reason
         self.damaged = damaged
         super().__init__(reason, outcome)
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -154,23 +153,13 @@ def refuse_orphaned_log(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    with temporary_path(path) as new:
+    with atomicfile.unfinished(path) as new:
         with closing(connect(new, create=True)) as connection:
             upgrade_schema(connection)
             # Closing would do so too, but not report a full disk; and only the file itself gets the name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         with suppress(FileExistsError):  # another process was first
             atomicfile.publish(new, path)
-
-
-@contextmanager
-def temporary_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for a new database, in a folder that is removed at the end.
-
-    So no process finds half a database, now or after this process was killed.
-    """
-    with tempfile.TemporaryDirectory(prefix=atomicfile.temporary_prefix(path), dir=path.parent) as folder:
-        yield Path(folder) / path.name
 
 
 def _open_unwritable(path: Path) -> apsw.Connection:

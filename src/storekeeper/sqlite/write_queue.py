@@ -139,9 +139,9 @@ class WriteQueue:
     def _on_failure(self, batch: list[Write], failure: errors.Failure) -> None:
         self._report_failure(failure)
         for write in batch:
-            write.settle(Unavailable(failure.reason, Outcome.UNKNOWN))
+            write.settle(Unavailable(failure.problem, Outcome.UNKNOWN))
         for write in self._pending:  # the thread has ended
-            write.settle(Unavailable(failure.reason))
+            write.settle(Unavailable(failure.problem))
         self._pending.clear()
 
     def tick(self) -> None:
