@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,6 @@ from tests.harness.tokens import add_token, now
 from tests.harness.wire import assert_error, assert_invalid
 
 TOO_LARGE = "Payload content length greater than maximum allowed: 1048576"
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 async def test_a_server_may_leave_out_the_raw_path_and_may_add_the_query_to_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from storekeeper.api.origins import WebPages
 from storekeeper.errors import Unavailable
 from storekeeper.http.deadlines import REQUEST_TIMEOUT
-from tests.harness.in_process import Inside, inside, last_response, run, settled, some_stores, statuses
+from tests.harness.in_process import Inside, inside, last_response, settled, some_stores, statuses
 from tests.harness.process import Response
 from tests.harness.wire import chunked, request
 
@@ -210,37 +210,36 @@ async def test_a_refusal_of_what_follows_its_origin_is_readable_however_the_byte
         assert seen == {case: (status, CORS) for case, (_, status) in REFUSED_LATE.items()}
 
 
-def test_a_503_is_readable_and_a_preflight_needs_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with inside(tmp_path, cors_origin=[SHOP]) as service:
+async def test_a_503_is_readable_and_a_preflight_needs_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with inside(tmp_path, cors_origin=[SHOP]) as service:
 
-            def unavailable(*_: object) -> None:
-                raise Unavailable("The database is locked")
+        def unavailable(*_: object) -> None:
+            raise Unavailable("The database is locked")
 
-            for name in ("get", "list", "write", "check"):
-                monkeypatch.setattr(service.collection, name, unavailable)
-            for method, target, body in (
-                ("GET", "/api/stores", None),
-                ("POST", "/api/stores", b'{"name":"A"}'),
-                ("GET", "/health/ready", None),
-            ):
-                locked = await exchange(service, request(method, target, body, NAMED, host=HERE))
-                assert (locked.status, cors_of(locked)) == (503, CORS)
-            for target in ("/api/stores", "/api/stores/1", "/nowhere", "/health/ready", "/openapi.json"):
-                asked = request("OPTIONS", target, None, NAMED, "Access-Control-Request-Method: PUT", host=HERE)
-                allowed = await exchange(service, asked)
-                assert (allowed.status, allowed.body) == (204, b"")
-                assert cors_of(allowed) == {
-                    **CORS,
-                    "access-control-allow-methods": "GET, HEAD, POST, PUT",
-                    "access-control-allow-headers": "authorization, content-type, if-match, if-none-match,"
-                    " idempotency-key, last-event-id",
-                    "access-control-max-age": "600",
-                }
-                refused = await exchange(service, asked.replace(NAMED.encode(), OTHER.encode()))
-                assert cors_of(refused) == {"vary": "origin"}
-
-    run(scenario())
+        for name in ("get", "list", "write", "check"):
+            monkeypatch.setattr(service.collection, name, unavailable)
+        for method, target, body in (
+            ("GET", "/api/stores", None),
+            ("POST", "/api/stores", b'{"name":"A"}'),
+            ("GET", "/health/ready", None),
+        ):
+            locked = await exchange(service, request(method, target, body, NAMED, host=HERE))
+            assert (locked.status, cors_of(locked)) == (503, CORS)
+        for target in ("/api/stores", "/api/stores/1", "/nowhere", "/health/ready", "/openapi.json"):
+            asked = request("OPTIONS", target, None, NAMED, "Access-Control-Request-Method: PUT", host=HERE)
+            allowed = await exchange(service, asked)
+            assert (allowed.status, allowed.body) == (204, b"")
+            assert cors_of(allowed) == {
+                **CORS,
+                "access-control-allow-methods": "GET, HEAD, POST, PUT",
+                "access-control-allow-headers": "authorization, content-type, if-match, if-none-match,"
+                " idempotency-key, last-event-id",
+                "access-control-max-age": "600",
+            }
+            refused = await exchange(service, asked.replace(NAMED.encode(), OTHER.encode()))
+            assert cors_of(refused) == {"vary": "origin"}
 
 
 async def test_what_a_page_of_another_site_sends_changes_nothing_on_any_route(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ What depends on time is told the time (`Connection.sweep`), and what a client do
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
@@ -189,10 +189,6 @@ def last_response(line: Line) -> Response:
 
 def statuses(line: Line) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", line.sent)]
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 async def tick() -> None:

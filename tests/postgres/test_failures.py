@@ -19,10 +19,11 @@ import pytest
 from storekeeper.errors import Unavailable
 from storekeeper.postgres.pool import UNREACHABLE
 from storekeeper.postgres.schema import COLLECTION_TABLE
+from tests.harness.collection import run
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, postgres
 from tests.harness.garbage import no_garbage
-from tests.harness.in_process import inside, run, settled, statuses
+from tests.harness.in_process import inside, settled, statuses
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.postgres_server import Server, either, folder, replicated, running
 from tests.harness.process import Response, Running, serving

@@ -16,10 +16,10 @@ from storekeeper.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
+from tests.harness.collection import run as run_scenario
 from tests.harness.command import run
 from tests.harness.databases import Sqlite
 from tests.harness.in_process import inside
-from tests.harness.in_process import run as run_scenario
 from tests.harness.in_process import until as until_so
 from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.tokens import add_token
