@@ -137,7 +137,8 @@ class Refused(StorekeeperError):
     def __init__(self, report: Report) -> None:
         self.report = report
         wrong = [f"{n:,} {what}" for n, what in ((report.bad, "bad"), (report.conflicts, "in conflict")) if n]
-        super().__init__(f"Nothing was imported: of {report.rows:,} rows, {' and '.join(wrong)}")
+        self.why = f"of {report.rows:,} row{'s' * (report.rows != 1)}, {' and '.join(wrong)}"
+        super().__init__(f"Nothing was imported: {self.why}")
 
 
 class NeedsMatch(StorekeeperError):

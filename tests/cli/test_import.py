@@ -99,7 +99,7 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     (
         b"name,address\nA\nB,1,2\nC,3,\n",
         ["2 rows have another number of cells than the header: line 2, line 3"],
-        "Nothing was imported: of 3 rows, 2 bad into DATABASE",
+        "Nothing was imported into DATABASE: of 3 rows, 2 bad; mend the file, or repeat with --skip-bad",
     ),
     (
         b'name,address\n"A\nA","1\n\n2"\n,3\nC,4\n"' + b"x" * 31 + b'","5\n6"\nD\0,7\n,"\0"\n',
@@ -109,7 +109,7 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     (
         b'name,address\n"A\nA","1\n\n2"\n,3\nC,4\n"' + b"x" * 31 + b'","5\n6"\n,8\n',
         ["2 names are missing: line 6, line 10", f"1 name has more than 30 characters: line 8 {'x' * 31!r} (31)"],
-        "Nothing was imported: of 5 rows, 3 bad into DATABASE",
+        "Nothing was imported into DATABASE: of 5 rows, 3 bad; mend the file, or repeat with --cut-names or --skip-bad",
     ),
     (b"name,address\n" + b"A,1\n" * 2000 + b",2\n", ["1 name is missing: line 2002"], "Nothing was imported"),
 ]
@@ -269,7 +269,9 @@ def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_t
     [line] = refused(command("import", database, "-", stdin=b"Store\nA\n"))
     assert not database.path.exists()
     *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
-    assert line == f"storekeeper: -: Nothing was imported: of 1 rows, 1 bad into the new database {database.path}"
+    where = f"into the new database {database.path}"
+    remedy = "mend the file, or repeat with --skip-bad"
+    assert line == f"storekeeper: -: Nothing was imported {where}: of 1 row, 1 bad; {remedy}"
 
 
 def test_a_file_without_a_second_line_does_not_fill_the_memory(tmp_path: Path) -> None:
@@ -358,10 +360,11 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
         "166 names have more than 30 characters: line 13 'A name that is rather too long: 12' (34), line 25 'A name"
         " that is rather too long: 24' (34), line 37 'A name that is rather too long: 36' (34), and 163 more"
     )
-    assert line.startswith(f"storekeeper: {file}: Nothing was imported: of 2,000 rows, 166 bad into the new database")
+    assert ": of 2,000 rows, 166 bad; mend the file, or repeat with --cut-names or --skip-bad" in line
     done = command("import", database, str(file), *MAPPED, "--rejects", str(rejects))
     assert "1,834 stores created as 1 to 1834, 0 replaced, 0 unchanged, 166 bad, skipped" in done.stderr.decode()
     rejected = rejects.read_text(encoding="utf-8-sig").splitlines()
+    assert rejects.read_bytes().startswith(BOM)
     assert len(rejected) == 167
     assert rejected[0] == "Store Number,Store Name,Street Address,City,Postcode,problem"
     assert rejected[1].startswith("12,A name that is rather too long: 12,12 Road,Town,,")
@@ -413,3 +416,32 @@ def test_a_dry_run_into_no_database_makes_none(tmp_path: Path, database: Sqlite)
     assert not database.path.exists()
     assert refused(command("import", database, "--match", "id", "--add", str(file)))
     assert "--map: each of id, name" in refused(command("import", database, "--map", "x=1", str(file)))[0]
+
+
+TITLED = "Filialen, Stand 12. 11.;;;\r\n;;;\r\nalle Länder;;;\r\nFiliale;Straße;Ort;Telefon\r\nNord;Am Tor 1;Köln;022\r\n"
+
+
+def test_titles_above_the_names_of_the_columns_are_no_rows_and_rejects_need_no_other_options(
+    tmp_path: Path, database: Sqlite
+) -> None:
+    file, rejects = tmp_path / "titled.csv", tmp_path / "rejects.csv"
+    file.write_bytes((TITLED + ";Weg 2;Düren;\r\n").encode("cp1252"))
+    [line] = refused(command("import", database, str(file), "--encoding", "cp1252"))
+    assert 'the columns are Filiale, Straße, Ort, Telefon: repeat with --map name="Filiale"' in line
+    options = ("--encoding", "cp1252", "--map", "name=Filiale", "--map", "address={Straße}, {Ort}", "--match", "Filiale")
+    done = command("import", database, str(file), *options, "--rejects", str(rejects))
+    assert done.returncode == 0
+    assert "1 Filiale is missing: line 6" in done.stderr.decode()
+    mended = rejects.read_text(encoding="utf-8-sig").splitlines()
+    assert mended == ["Filiale,Straße,Ort,Telefon,problem", ',Weg 2,Düren,,"""name"" is required. ""Filiale"" is required"']
+    rejects.write_text(f"{mended[0]}\nSüd{mended[1]}\n", encoding="utf-8-sig")
+    assert command("import", database, str(rejects), *options).returncode == 0
+    assert content(database) == [("Nord", "Am Tor 1, Köln"), ("Süd", "Weg 2, Düren")]
+
+
+@pytest.mark.parametrize("lines", [["Stores"] * 20 + ["name,address"], ["Stores", "A", "B"], ["Stores"]])
+def test_a_file_whose_columns_are_not_found_below_its_titles_is_refused_with_the_first(
+    database: Sqlite, lines: list[str]
+) -> None:
+    [line] = refused(command("import", database, "-", stdin="\n".join(lines).encode()))
+    assert "no column is name or address; the columns are Stores" in line

@@ -128,3 +128,29 @@ def test_text_survives_a_token_that_expires(tmp_path: Path, open_console: Open) 
         expect(page.name).to_have_value("Typed with the old token")
         page.saved()
         assert [store["name"] for store in stores_of(service)] == ["Typed with the old token"]
+
+
+def test_a_long_import_is_read_anew_and_not_added_row_by_row(tmp_path: Path, open_console: Open) -> None:
+    with serving(tmp_path) as service:
+        add(service, "One")
+        page = open_console(service)
+        page.row(1).wait_for()
+        page.sees("Live")
+        rows = "name\n" + "".join(f"Store {number}\n" for number in range(2, 3001))
+        headers = {"content-type": "text/csv"}
+        assert service.request("POST", "/api/imports?add=true", rows.encode(), headers).status == 200
+        page.sees("Show 50 more")
+        expect(page.page.locator(".stores tbody tr")).to_have_count(50)
+        page.page.get_by_role("link", name="Changes 99+").click()
+        page.sees("2,999 changes since you last looked.")
+
+
+def test_titles_above_the_names_of_the_columns_are_passed_over(tmp_path: Path, open_console: Open) -> None:
+    with serving(tmp_path) as service:
+        page = open_console(service, "?view=import")
+        page.page.get_by_label("Or paste rows").fill("Unsere Liste\t\n\t\nFiliale\tAnschrift\nNord\tAm Tor 1\n")
+        page.button("Show what would happen").click()
+        page.button("Create 1 store").click()
+        page.page.get_by_role("dialog").get_by_role("button", name="Create 1").click()
+        page.sees("1 store created, 0 changed")
+        assert stores_of(service) == [{"id": 1, "name": "Nord", "address": "Am Tor 1"}]

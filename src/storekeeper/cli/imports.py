@@ -16,7 +16,7 @@ from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import STANDARD_STREAM, ask, counted, ignore_interrupts, print_line, progress
 from storekeeper.errors import CannotStart, Outcome, Unavailable
-from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Row
+from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Report, Row
 from storekeeper.problems import CHANGED, CUT, TOO_LONG, Group, Problem, limited
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile
@@ -158,7 +158,8 @@ def _telling_failures(file: Path, target: _Target) -> Iterator[None]:
         hint = f": repeat with --{error.parameter} {field}" + f'="{column}"' * bool(column) if error.value else ""
         raise CannotStart(f"{error}{hint}; nothing was imported into {target.name}", subject=str(file)) from None
     except Refused as error:
-        raise CannotStart(f"{error} into {target.name}", subject=str(file)) from None
+        done = f"Nothing was imported into {target.name}: {error.why}"
+        raise CannotStart(f"{done}; {_remedy(error.report)}", subject=str(file)) from None
     except OSError as error:
         raise CannotStart(f"cannot read {file}: {error.strerror}") from None
     except Unavailable as error:
@@ -178,6 +179,14 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(opened, copy)
             yield copy
+
+
+def _remedy(report: Report) -> str:
+    """Return what the user can do with the rows that were refused."""
+    is_long = any(each.column == "name" and len(each.value) > MAX_NAME_LENGTH for each in report.problems)
+    ways = ["--cut-names or " * is_long + "--skip-bad"] * bool(report.bad)
+    ways += ["--on-conflict skip or overwrite"] * bool(report.conflicts)
+    return f"mend the file, or repeat with {', and '.join(ways)}"
 
 
 def _maps(values: list[str]) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 // What the columns of a sheet mean: a guess by their names, which the person corrects.
 
-const NAME = [/^name$/i, /^(store|shop|branch|location)[ _-]?name$/i, /name|store|shop|filiale|nom|nombre/i];
-const ADDRESS = [/^address$/i, /^(full|store)[ _-]?address$/i];
+const NAME = [/^name$/i, /^(store|shop|branch|location)[ _-]?name$/i, /name|store|shop|filiale|standort|nom|nombre/i];
+const ADDRESS = [/^(address|adresse|anschrift|dirección|indirizzo)$/i, /^(full|store)[ _-]?address$/i];
 const STREET = /street|address|strasse|straße|rue|calle|line ?1/i;
 const CITY = /city|town|ort\b|stadt|ville|ciudad/i;
 const POSTCODE = /post ?code|postal|zip|plz/i;
@@ -10,9 +10,9 @@ const KNOWN = /^(id|version)$/i;
 
 const first = (columns, patterns) => patterns.map((one) => columns.find((name) => one.test(name))).find(Boolean);
 
-/** Return the sheet: its columns, and which of them are what. `isEmpty`: there is no store yet. */
-export function guess(rows, isEmpty, header = hasHeader(rows[0])) {
-  const columns = header ? rows[0].map((name) => name.trim()) : rows[0].map((_, at) => String(at + 1));
+/** Return the sheet: its columns, and which of them are what, as named below titles. `isEmpty`: there is no store yet. */
+export function guess(rows, isEmpty, header = hasHeader(below(rows))) {
+  const columns = header ? below(rows).map((name) => name.trim()) : rows[0].map((_, at) => String(at + 1));
   const named = columns.filter(Boolean);
   const sheet = { rows, header, isEmpty, columns: named };
   if (!header) return { ...sheet, name: "1", address: named[1] ?? "", match: isEmpty ? "" : "1" };
@@ -22,6 +22,7 @@ export function guess(rows, isEmpty, header = hasHeader(rows[0])) {
   return { ...sheet, name, address: address(named.filter((one) => one !== name)), match: isEmpty ? "" : (id ?? key ?? name) };
 }
 
+const below = (rows) => rows.find((row) => row.filter(Boolean).length > 1) ?? rows[0];
 const hasHeader = (row) =>
   row.some((cell) => [...NAME, ...ADDRESS, KNOWN].some((one) => one.test(cell.trim()))) && !row.some((cell) => /\d{3}/.test(cell));
 

@@ -1,4 +1,4 @@
-// How times, people, differences and found words look; numbers and times by the browser's locale.
+// How times, people, differences and found words look; numbers and times by the browser's locale, words by the page's.
 
 import { tokenMark } from "./api.js";
 import { h } from "./dom.js";
@@ -9,7 +9,7 @@ const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const thisYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long" });
 const otherYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
-const days = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const days = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" });
 
 /** A moment as one would say it today. */
 export function moment(at) {

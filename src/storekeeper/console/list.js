@@ -50,7 +50,7 @@ export class List {
 
   /** Show what a search finds, or all; nothing is asked if that is shown already. */
   async show(q, again = false) {
-    if (q === this.q && !again) return;
+    if (q === null || (q === this.q && !again)) return;
     this.q = q;
     this.needles = fold(q).split(" ").filter(Boolean);
     if (document.activeElement !== this.field) this.field.value = q;
@@ -175,8 +175,8 @@ export class List {
   }
 
   select(id) {
-    for (const row of this.body.querySelectorAll("[aria-current]")) row.removeAttribute("aria-current");
-    this.rows.get(Number(id))?.row.setAttribute("aria-current", "true");
+    this.selected?.removeAttribute("aria-current");
+    (this.selected = this.rows.get(Number(id))?.row)?.setAttribute("aria-current", "true");
   }
 
   focus(id) {

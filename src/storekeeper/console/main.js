@@ -1,7 +1,7 @@
 // The console: puts the views together, follows the address, and hands on what others change.
 
 import { BASE, health } from "./api.js";
-import { button, find, h } from "./dom.js";
+import { button, debounce, find, h } from "./dom.js";
 import { who } from "./format.js";
 import { keep, recall } from "./keep.js";
 import { List } from "./list.js";
@@ -69,11 +69,15 @@ function show(node) {
   if (find("main").firstElementChild !== node) find("main").replaceChildren(node);
 }
 
+const reread = debounce(100, () => list.show(list.q, true));
+
 function take(changes) {
+  const isMuch = changes.length > 100; // an import: row by row it would take minutes
+  if (isMuch) reread();
   for (const change of changes) {
     const isOwn = own.has(change.seq);
     const tag = change.type === "created" ? words.list.created : words.list.changed;
-    list.apply(change, isOwn || String(change.store.id) === store.id ? null : tag);
+    if (!isMuch) list.apply(change, isOwn || String(change.store.id) === store.id ? null : tag);
     if (!isOwn && String(change.store.id) === store.id) store.changed(change);
   }
   views.changes?.take(changes);
@@ -103,13 +107,12 @@ takeFromAddress();
 frame();
 window.addEventListener("place", follow);
 window.addEventListener("keydown", key);
-window.addEventListener("saved", ({ detail }) => {
-  list.apply({ type: detail.created ? "created" : "replaced", store: detail.store }, null);
-});
+window.addEventListener("saved", ({ detail: { created, store: saved } }) =>
+  list.apply({ type: created ? "created" : "replaced", store: saved }, null));
 window.addEventListener("unsaved", ({ detail: target }) => {
   notify(words.notices.unsaved(target), h("a", { class: "button small", href: `?store=${target}` }, words.notices.open));
 });
 await follow();
 unseen.draw();
 resume();
-listen({ onChanges: take, onReset: () => list.show(list.q, true), onState: (now) => ((stream = now), drawLive()) });
+listen({ onChanges: take, onReset: reread, onState: (now) => ((stream = now), drawLive()) });

@@ -99,7 +99,7 @@ export class Recent {
 
   draw() {
     const focused = document.activeElement?.getAttribute?.("href");
-    const fresh = this.changes.filter((change) => change.seq > this.known).length;
+    const fresh = Math.max(0, (this.changes[0]?.seq ?? 0) - this.known);
     this.lead.textContent = fresh ? words.recent.fresh(fresh) : words.recent.nothing;
     const items = [];
     let [date, isSeen] = ["", fresh === 0];

@@ -131,7 +131,6 @@ export const words = {
     several: "Several columns…",
     column: (name, example) => `Column ${name} (${example.slice(0, 30)})`,
     template: "Columns of the address, each in braces", match: "A row means the store with the same",
-    byColumn: (name) => name,
     add: "none: all rows are new stores", header: "The first row has the names of the columns",
     encoding: "Encoding",
     unused: (names) => `Not used: ${names}`,

@@ -73,6 +73,8 @@ def open_sheet(file: IO[bytes], encoding: str | None = None) -> Sheet:
     wide = is_utf16 or (encoding or "").startswith(("utf-16", "utf-32"))
     if not wide and b"\0" in begin:
         raise BadFile("neither CSV, XLSX nor JSON lines: save it as one of these")
+    if begin.startswith(codecs.BOM_UTF8):
+        encoding = "utf-8-sig"  # whatever was said: rejects are UTF-8, also of a file that is not
     encoding = encoding or ("utf-16" if is_utf16 else "utf-8-sig")
     is_json = not wide and begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
     return Sheet(file, "jsonl" if is_json else "csv", "utf-8-sig" if encoding == "utf-8" else encoding)

@@ -6,6 +6,7 @@ Decisions 52, 53 and 55.
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from itertools import chain, islice
 from typing import IO
 
@@ -35,6 +36,9 @@ from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 PROBLEM_COLUMN = "problem"
 """The column of a file of rejects that says why; an import ignores it."""
 
+MAX_TITLES = 10
+"""Rows with one cell above the names of the columns."""
+
 MAX_DESCRIBED = 4 * 2**20
 """Characters of the rows that a report has: a file may have thousands of columns."""
 
@@ -52,18 +56,26 @@ class SheetRows:
     def __init__(self, file: IO[bytes], order: Import, check: Callable[[int], None] = lambda _: None) -> None:
         self.file = file
         self._sheet = open_sheet(file, order.encoding)
-        self._has_header, self._cut_names = order.header, order.cut_names
+        self._cut_names = order.cut_names
         self._check = check
         self._records = self._sheet.records()
+        self._above = 0
+        self.columns = self._header(order)
+        self.match = self.columns.match
+
+    def _header(self, order: Import) -> Columns:
+        """Return the columns, by the first row that can name them; titles may stand above it, each in one cell."""
         first = next(self._records, None)
         if first is None:
             raise BadFile("the file is empty")
-        names = first[1]
         if not order.header:
-            names = [str(number) for number, _ in enumerate(names, 1)]
             self._records = chain([first], self._records)
-        self.columns = Columns(names, order.map, order.match)
-        self.match = self.columns.match
+            return Columns([str(number) for number, _ in enumerate(first[1], 1)], order.map, order.match)
+        for _, cells in chain([first], islice(self._records, MAX_TITLES)):
+            self._above += 1
+            with suppress(BadFile) if sum(map(bool, cells)) == 1 else nullcontext():
+                return Columns(cells, order.map, order.match)
+        return Columns(first[1], order.map, order.match)  # raises
 
     def __iter__(self) -> Iterator[Row]:
         for place, (line, cells) in enumerate(self._records, 1):
@@ -125,7 +137,7 @@ class SheetRows:
     # The rows again, as the file has them.
 
     def _again(self) -> Iterator[Record]:
-        return islice(self._sheet.records(), int(self._has_header), None)
+        return islice(self._sheet.records(), self._above, None)
 
     def describe(self, problems: Sequence[Problem]) -> None:
         """Add the rows of the file to problems, up to MAX_DESCRIBED characters."""
@@ -144,7 +156,8 @@ class SheetRows:
         names = self.columns.names
         kept = [place for place, name in enumerate(names) if name != PROBLEM_COLUMN]
         writer = csv.writer(file)
-        if self._has_header:
+        file.write("\ufeff")  # without it, Excel takes the file for another encoding
+        if self._above:
             writer.writerow([*(names[place] for place in kept), PROBLEM_COLUMN])
         for line, cells in self._again():
             if line in messages:
