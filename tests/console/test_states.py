@@ -145,12 +145,20 @@ def test_a_long_import_is_read_anew_and_not_added_row_by_row(tmp_path: Path, ope
         page.sees("2,999 changes since you last looked.")
 
 
-def test_titles_above_the_names_of_the_columns_are_passed_over(tmp_path: Path, open_console: Open) -> None:
+def test_the_first_list_comes_below_its_titles_and_keeps_its_numbers(tmp_path: Path, open_console: Open) -> None:
+    rows = [
+        "Unsere Liste\t\t\t",
+        "Telefon-Nr.\tFilialnr.\tFiliale\tAnschrift",
+        "0351\t007\tNord\tAm Tor 1",
+        "\t\tSüd\tWeg 2",
+    ]
     with serving(tmp_path) as service:
         page = open_console(service, "?view=import")
-        page.page.get_by_label("Or paste rows").fill("Unsere Liste\t\n\t\nFiliale\tAnschrift\nNord\tAm Tor 1\n")
+        page.page.get_by_label("Or paste rows").fill("\n".join(rows))
         page.button("Show what would happen").click()
-        page.button("Create 1 store").click()
+        page.sees("Filialnr. is required")
+        page.button("Import the other 1").click()
         page.page.get_by_role("dialog").get_by_role("button", name="Create 1").click()
         page.sees("1 store created, 0 changed")
-        assert stores_of(service) == [{"id": 1, "name": "Nord", "address": "Am Tor 1"}]
+        found = service.request("GET", "/api/stores?q=007").json
+        assert found == stores_of(service) == [{"id": 1, "name": "Nord", "address": "Am Tor 1"}]

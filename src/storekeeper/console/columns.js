@@ -5,7 +5,7 @@ const ADDRESS = [/^(address|adresse|anschrift|dirección|indirizzo)$/i, /^(full|
 const STREET = /street|address|strasse|straße|rue|calle|line ?1/i;
 const CITY = /city|town|ort\b|stadt|ville|ciudad/i;
 const POSTCODE = /post ?code|postal|zip|plz/i;
-const KEY = /number|\bno\b|\bnr\b|num|code|key|\bref\b|\bsku\b/i;
+const KEY = /^(?!.*(post|zip|plz|phone|\btel|fax|mobil)).*(number|\bno\b|nr\b|num|code|key|\bref\b|\bsku\b)/i;
 const KNOWN = /^(id|version)$/i;
 
 const first = (columns, patterns) => patterns.map((one) => columns.find((name) => one.test(name))).find(Boolean);
@@ -17,9 +17,9 @@ export function guess(rows, isEmpty, header = hasHeader(below(rows))) {
   const sheet = { rows, header, isEmpty, columns: named };
   if (!header) return { ...sheet, name: "1", address: named[1] ?? "", match: isEmpty ? "" : "1" };
   const id = named.find((name) => /^id$/i.test(name));
-  const key = named.find((name) => KEY.test(name) && !POSTCODE.test(name));
+  const key = named.find((name) => KEY.test(name));
   const name = first(named.filter((one) => one !== key), NAME) ?? "";
-  return { ...sheet, name, address: address(named.filter((one) => one !== name)), match: isEmpty ? "" : (id ?? key ?? name) };
+  return { ...sheet, name, address: address(named.filter((one) => one !== name)), match: isEmpty ? (key ?? "") : (id ?? key ?? name) };
 }
 
 const below = (rows) => rows.find((row) => row.filter(Boolean).length > 1) ?? rows[0];

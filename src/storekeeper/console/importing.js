@@ -138,7 +138,7 @@ export class Importing {
           isSeveral ? "{" : sheet.address,
           (value) => (sheet.address = value === "{" ? `{${sheet.columns.slice(0, 2).join("}, {")}}` : value)),
         isSeveral ? template : null),
-      sheet.isEmpty ? null : choice("match", words.import.match,
+      choice("match", words.import.match,
         [...columns, ["", words.import.add]], sheet.match, (value) => (sheet.match = value)),
       h("div", { class: "options" },
         h("label", { class: "check" }, header, h("span", {}, words.import.header)),

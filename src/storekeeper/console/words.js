@@ -144,8 +144,8 @@ export const words = {
     more: (count) => `and ${plural(count, "more row", "more rows")}`,
     problem: ({ kind, value, message }) =>
       kind === "conflicts" ? "Somebody changed this store after the file was exported" :
-      /length must be less/.test(message) ? `${[...value].length} characters, at most 30` :
-      /is required/.test(message) ? "The name is missing" : message.replaceAll('"', ""),
+      /"name" length must be less/.test(message) ? `${[...value].length} characters, at most 30` :
+      /"name" is required/.test(message) ? "The name is missing" : message.replaceAll('"', ""),
     go: ({ created, replaced }, wrong) => {
       if (wrong) return `Import the other ${number(created + replaced)}`;
       const parts = [created && `create ${number(created)}`, replaced && `change ${number(replaced)}`].filter(Boolean);
