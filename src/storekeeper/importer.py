@@ -67,6 +67,9 @@ class Session(Protocol):
     def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
         """Add rows to a temporary table, which has just these columns."""
 
+    def adding(self, *, many: bool) -> AbstractContextManager[None]:
+        """Prepare to add stores, `many` if these are more than there are."""
+
     def writing(self, committing: Callable[[], None]) -> AbstractContextManager[None]:
         """Begin to write: take the lock of writers. At the end, call `committing`, and commit."""
 
@@ -227,7 +230,8 @@ def _write(session: Session, plan: Plan) -> None:
     version, now = before.version + changes, time.time_ns() // 1_000_000
     report.version = f"{version}.{before.epoch}"
     if report.created:
-        _expect(report.created, session.write(_CREATE))
+        with session.adding(many=report.created > before.total):
+            _expect(report.created, session.write(_CREATE))
     if report.replaced:
         _expect(report.replaced, session.write(_REPLACE))
     if changes:

@@ -6,7 +6,9 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +293,22 @@ def test_an_import_does_not_keep_others_from_reading_and_writing(tmp_path: Path)
                     continue
             assert count > 1
             assert slowest < 2.0
+
+
+def test_imports_into_several_workers_are_done_one_after_the_other_or_refused(tmp_path: Path) -> None:
+    """Each process takes one at a time; the database orders those of several."""
+
+    def post(name: str) -> list[int]:
+        while True:
+            done = send(service, "add", "name\n" + f"{name}\n" * 3000)
+            if done.status == 200:
+                return [change["id"] for change in done.json["changes"]]
+            assert (done.status, done.json["outcome"]) == (503, "none")
+
+    with serving(tmp_path, "--workers", "2") as service, ThreadPoolExecutor() as pool:
+        firsts = sorted(ids[0] for ids in pool.map(post, "ABCDEF"))
+        assert firsts == list(range(1, 18_001, 3000))
+        assert "".join(names(service)[::3000]) in map("".join, permutations("ABCDEF"))
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,13 @@ from typing import IO, Annotated, Literal
 from urllib.parse import urlencode
 
 import typer
+from msgspec.structs import replace
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import counted, print_line, progress
+from storekeeper.cli.terminal import STANDARD_STREAM, counted, print_line, progress
 from storekeeper.errors import CannotStart, EpochEnded, InvalidInput
 from storekeeper.settings import Settings
-
-STANDARD_STREAM = Path("-")
-"""Standard output."""
 
 _OTHERS = (".xls", ".xlsm", ".xlsb", ".ods", ".json", ".tsv")
 """Ends of names of files that something else than CSV is expected in, which is not written."""
@@ -61,15 +59,14 @@ def export(
         if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
         order = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
-        if not (force or file == STANDARD_STREAM or may_be_replaced(file, exports.COLUMNS[:-1])):
+        if not (force or file == STANDARD_STREAM or may_be_replaced(file)):
             raise CannotStart(f"{file} exists and is not an export: name another file, or overwrite it with --force")
         with (
             databases.existing(settings.database).snapshot() as snapshot,
             progress("Exporting") as show,
             _output(file) as opened,
         ):
-            order = exports.Export(order.format, order.search, order.at, order.key_column, excel)
-            done = exports.write(snapshot, order, opened, show)
+            done = exports.write(snapshot, replace(order, excel=excel), opened, show)
     except InvalidInput as error:
         raise CannotStart(_with_options(error)) from None
     except EpochEnded as error:

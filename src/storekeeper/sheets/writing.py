@@ -5,6 +5,7 @@ The same rows make the same bytes, whenever and wherever they are written.
 
 import codecs
 import csv
+import re
 import shutil
 import tempfile
 import zipfile
@@ -23,6 +24,9 @@ MAX_ROWS = 2**20
 """Characters of a cell of XLSX, and rows of a sheet with its header."""
 
 _MARK = "Exported by Storekeeper"
+_EXPORT = re.compile(rb'(\xef\xbb\xbf)?id([,;])name\2address([\r\n]|\2version)|\{"id":')
+"""How exports of CSV and JSON lines begin; those of CSV may lack the version."""
+
 _1980 = datetime(1980, 1, 1, tzinfo=UTC)
 _WIDTHS = (8, 32, 60, 20, 20)
 _encode = msgspec.json.Encoder().encode
@@ -109,25 +113,19 @@ def begins_a_formula(row: Row) -> bool:
     return any(type(cell) is str and cell[:1] in ("=", "+", "-", "@") for cell in row)
 
 
-def may_be_replaced(file: Path, fields: Sequence[str]) -> bool:
-    """Return whether an export may replace a file: it does not exist, is not regular, is empty, or is an export.
-
-    Exports of CSV begin with these fields; earlier ones had no version.
-    """
+def may_be_replaced(file: Path) -> bool:
+    """Return whether an export may replace a file: it does not exist, is not regular, is empty, or is an export."""
     if not file.is_file():
         return True
     try:
         with file.open("rb") as opened:
-            begin = opened.read(200).removeprefix(codecs.BOM_UTF8)
+            begin = opened.read(200)
+            return not begin or _EXPORT.match(begin) is not None or _is_ours(opened)
     except PermissionError:
         return False
-    headers = [separator.join(fields).encode() for separator in ",;"]
-    ends = (b"\r", b"\n", b",version", b";version")
-    is_csv = any(begin.startswith(header) and begin[len(header) :].startswith(ends) for header in headers)
-    return not begin or is_csv or begin.startswith(b'{"id":') or (begin.startswith(b"PK") and _is_ours(file))
 
 
-def _is_ours(file: Path) -> bool:
+def _is_ours(file: IO[bytes]) -> bool:
     try:
         with zipfile.ZipFile(file) as parts:
             return _MARK.encode() in parts.read("docProps/core.xml")
