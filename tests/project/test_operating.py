@@ -113,6 +113,7 @@ def test_every_command_of_the_pages_prints_what_they_say() -> None:
 
 @pytest.mark.thorough  # installs all dependencies twice, from a registry
 def test_the_pages_install_and_upgrade_as_they_say(empty_machine: Machine) -> None:
+    empty_machine.root("umask 077")  # as some have it for root
     found = follow(empty_machine, install=True)
     assert not found, "\n\n".join(found)
 
