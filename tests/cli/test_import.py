@@ -93,7 +93,11 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     ),
     (b"name,address\n" + b"A,1\n" * 9000 + b"\xe9,2\n", [], "line 9002: not UTF-8"),
     (BOM + b"name,address\nA,\xc3\n", [], "line 2: not UTF-8"),
-    (b'name,address\nA,1\n"B,2\nC,3\nD,4\n', [], "line 3: unexpected end of data; nothing was imported"),
+    (
+        b'name,address\nA,1\n"B,2\nC,3\nD,4\n',
+        [],
+        'line 3: unexpected end of data, since a " is not closed; nothing was imported',
+    ),
     (b'name,address\nA,1\n"B"x,2\n', [], "line 3: ',' expected after '\"'"),
     (b"name,address\nA," + b"x" * (2**20 + 1) + b"\n", [], "line 2: field larger than field limit (1048576)"),
     (

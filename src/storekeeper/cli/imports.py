@@ -238,7 +238,7 @@ def _tell(plan: Plan) -> None:
     if more := groups[_MAX_GROUPS:]:
         print_line(f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons")
     if report.missing:
-        print_line(f"{counted(report.missing, 'store')} of the list not in the file, left as they are")
+        print_line(f"{counted(report.missing, 'store')} of the list not in the file, not changed")
     for change in report.changes[:_MAX_CHANGES] if report.dry_run else ():
         old = "new" if change.old is None else _content(change.old)
         print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")

@@ -114,7 +114,8 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
                 yield line, list[object](cells)
             line = skipped + reader.line_num + 1
     except csv.Error as error:
-        raise BadFile(f"line {line}: {error}") from None
+        open_quote = ', since a " is not closed' * ("end of data" in str(error))
+        raise BadFile(f"line {line}: {error}{open_quote}") from None
 
 
 def _json(lines: Iterator[str]) -> Iterator[Record]:
