@@ -1,5 +1,6 @@
 """Temporary files of imports and exports, and how long these may take. Imports `http` and the domain's errors."""
 
+import gc
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,8 @@ class Spools:
 
     def take(self) -> Spool:
         """Return a new spool. Raises Unavailable."""
+        if len(self._used) >= self._count:
+            gc.collect()  # a reference cycle, as of an exception with its frames, may keep one that nobody uses
         if len(self._used) >= self._count:
             raise Unavailable(self._refusal)
         try:
