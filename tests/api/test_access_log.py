@@ -117,7 +117,7 @@ async def test_a_bug_is_logged_with_the_id_of_its_request(
     async with inside(tmp_path, log_format=format) as service:
         monkeypatch.setattr(service.collection, "get", lambda _: 1)
         await respond(service, request("GET", "/api/stores/1", None, "x-request-id: r-1"))
-        monkeypatch.setattr(service.collection, "state", lambda: 1)
+        monkeypatch.setattr(service.collection, "changes", lambda _: 1)
         await respond(service, request("GET", "/api/changes", None, "x-request-id: r-2"))
         await respond(service, request("GET", "/api/changes"))
     ids = [b"r-1" in line or b"r-2" in line for line in lines]

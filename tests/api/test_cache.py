@@ -153,7 +153,7 @@ async def test_nothing_is_cached_while_the_collection_has_no_token(
         def unavailable() -> object:
             raise Unavailable("The database is locked")
 
-        monkeypatch.setattr(service.collection, "change_token", unavailable)
+        monkeypatch.setattr(service.collection._reader, "change_token", unavailable)
         assert await sizes(service, ONE, OTHER) == [0, 0]
         monkeypatch.undo()
         assert await sizes(service, ONE, OTHER) == [1, 2]

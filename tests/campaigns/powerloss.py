@@ -33,10 +33,10 @@ WRITES_ONLY = {Kind.CREATE: 1, Kind.REPLACE: 2}
 
 _SENDS = ("write", "writev", "sendto", "sendmsg")
 _SYNCS = ("fsync", "fdatasync")
-_NAMES = ("openat", "link", "linkat", "unlink", "unlinkat")
+_NAMES = ("openat", "link", "linkat", "unlink", "unlinkat", "rename")
 _CHANGES = ("pwrite64", "ftruncate")
 _MODELLED = (*_NAMES, *_CHANGES, *_SYNCS, *_SENDS)
-_NOT_MODELLED = ("rename", "renameat", "renameat2", "pwritev", "pwritev2", "fallocate", "mmap")
+_NOT_MODELLED = ("renameat", "renameat2", "pwritev", "pwritev2", "fallocate", "mmap")
 """Traced so that a service that begins to use one of them on its files is noticed."""
 
 _STRACE = (
@@ -225,6 +225,8 @@ class Disk:
         before = self._names.get(path)
         if call.name in ("unlink", "unlinkat"):
             del self._names[path]
+        elif call.name == "rename":  # of two names of one file, which does nothing
+            assert self._names[path] is self._names[paths[0]], f"{call} is not modelled"
         elif call.name in ("link", "linkat"):
             self._names[path] = self._names[paths[0]]
         elif "O_CREAT" in call.arguments:

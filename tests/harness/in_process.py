@@ -202,7 +202,7 @@ async def stuck(service: Inside) -> tuple[Connection, Line]:
     connection, line = service.connect()
     line.stuck = True
     connection.data_received(request("GET", "/api/stores") * 1000)
-    await until(lambda: connection.flow.write_paused)
+    await until(lambda: connection.flow.write_paused and not connection._unread)
     await tick()
     return connection, line
 

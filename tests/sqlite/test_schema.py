@@ -1,6 +1,7 @@
 """A SQLite file at a start: made, upgraded, or refused and left as it was."""
 
 import asyncio
+import inspect
 import os
 import subprocess
 import sys
@@ -14,10 +15,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper import databases, importer
+from storekeeper import databases
 from storekeeper.collection import State
 from storekeeper.errors import CannotStart, Unavailable
-from storekeeper.sqlite import SqliteCollection, bulk, connections, migrations, schema
+from storekeeper.sqlite import SqliteCollection, bulk, connections, imports, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.stores import EXAMPLES, Payload
 from storekeeper.tables import SCHEMA_NUMBER
@@ -218,8 +219,9 @@ def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was
 def test_a_command_or_start_says_that_a_program_locks_the_file_after_it_was_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], object]
 ) -> None:
-    monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
-    monkeypatch.setattr(importer, "LOCK_TIMEOUT", 0.1)
+    for module in (schema, connections):
+        monkeypatch.setattr(module, "START_TIMEOUT", 0.1)
+    monkeypatch.setitem(inspect.unwrap(imports.session).__kwdefaults__, "lock_timeout", 0.1)
     with locked_after_look(path, monkeypatch), pytest.raises((CannotStart, Unavailable), match="locked"):
         use(path)
 
