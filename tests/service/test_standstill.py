@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storekeeper import supervisor
 from storekeeper.http import limits
+from storekeeper.sqlite.committer import CommandResult, Committer
 from storekeeper.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
@@ -136,6 +138,13 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
 ) -> None:
     """The result is there, but the timer comes first: the write would be 503 with an outcome that nobody knows."""
     monkeypatch.setattr("storekeeper.sqlite.write_queue.WRITE_TIMEOUT", 0.6)
+    commit = Committer.commit
+
+    def commit_slowly(*given: Any) -> list[CommandResult]:
+        time.sleep(0.3)
+        return commit(*given)
+
+    monkeypatch.setattr(Committer, "commit", commit_slowly)
 
     async def scenario() -> None:
         async with handle(Sqlite(tmp_path)) as collection:
