@@ -180,7 +180,9 @@ def test_a_client_that_closes_its_side_gets_its_responses(service: Running, targ
         assert wire.response().json["name"] == "Half closed"
         assert wire.response().status in (200, 404)
         last = wire.response()
-        assert (last.json["name"], last.headers["connection"]) == ("Last", "close")
+        assert last.json["name"] == "Last"
+        if target == SLOW:  # else the response may be faster than the client's end
+            assert last.headers["connection"] == "close"
         wire.assert_closed()
 
 
