@@ -94,8 +94,8 @@ async def _ask(collection: Collection, question: str) -> str:
 async def main() -> None:
     path, questions, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
-    for module in (importer, write_queue):
-        vars(module)["LOCK_TIMEOUT"] = 0.3
+    vars(write_queue)["LOCK_TIMEOUT"] = 0.3
+    SqliteCollection.in_session.__defaults__ = (0.3,)
     vars(write_state)["PROBE_INTERVAL"] = 0.0
     vars(write_state)["CHECK_TIMEOUT"] = 5.0
     if rights and os.getuid() == 0:
