@@ -83,8 +83,7 @@ def database(url: str) -> Database:
     if not url.startswith(("postgresql://", "postgres://")):
         return SqliteDatabase(sqlite_path(url))
     try:
-        # The driver is an extra, and takes a while to load.
-        from storekeeper.postgres import PostgresDatabase  # noqa: PLC0415
+        from storekeeper.postgres import PostgresDatabase  # noqa: PLC0415 - the driver is an extra, and loads slowly
     except ImportError as error:
         raise _wrong_url(
             f"PostgreSQL needs a driver ({error}): install Storekeeper with its extra postgres"

@@ -286,7 +286,7 @@ async def test_a_page_that_could_not_be_read_is_read_again(tmp_path: Path) -> No
                 raise Unavailable("The database is away")
             return real(query)
 
-        collection.changes = changes  # type: ignore[method-assign]
+        collection.changes = changes  # type: ignore[method-assign]  # a fault is put in
         _, line = listen(service)
         await until(lambda: seqs(line) == [1])
         assert failed == 3
@@ -304,7 +304,7 @@ async def test_a_bug_in_one_look_does_not_end_the_next(tmp_path: Path, monkeypat
             del collection.state
             raise RuntimeError("a bug")
 
-        collection.state = fails  # type: ignore[method-assign]
+        collection.state = fails  # type: ignore[method-assign]  # a fault is put in
         await until(lambda: told)
         await write(service)
         await until(lambda: seqs(line) == [1])

@@ -226,7 +226,7 @@ async def test_what_a_limit_refuses_is_counted_by_the_limit(tmp_path: Path, monk
                 connection.data_received(request("GET", "/api/stores/1", None, "Connection: close"))
                 connection.data_received(request("GET", "/api/stores/1"))
                 await settled(connection)
-        feed = runtime.application._planners["changes"].__self__  # type: ignore[attr-defined]
+        feed = runtime.application._planners["changes"].__self__  # type: ignore[attr-defined]  # a method of Feed
         monkeypatch.setattr(feed, "_max_listeners", 0)
         await respond(service, request("GET", "/api/changes", None, "Accept: text/event-stream"))
         with monkeypatch.context() as patch:

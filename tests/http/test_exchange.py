@@ -236,7 +236,7 @@ async def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 async def test_a_response_that_cannot_be_completed_breaks_the_connection(path: str, version: str) -> None:
     connected = Connected()
-    connected.odd.respond = partial(_unquoted, connected.odd.respond)  # type: ignore[method-assign]
+    connected.odd.respond = partial(_unquoted, connected.odd.respond)  # type: ignore[method-assign]  # a bug is put in
     data = request("GET", path) + request("GET", "/parts")
     connected.connection.data_received(data.replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
     await until(connected.line.is_closing)

@@ -131,7 +131,7 @@ def test_every_worker_shows_the_gauges_of_all(tmp_path: Path) -> None:
         for client in clients:
             ask(client, "GET", "/test")
         for client in clients[::6]:
-            until(lambda: b"storekeeper_connections 30.0\n" in ask(client, "GET", "/metrics").body)  # noqa: B023
+            until(lambda: b"storekeeper_connections 30.0\n" in ask(client, "GET", "/metrics").body)  # noqa: B023 - called before the next
         for client in clients:
             client.close()
 

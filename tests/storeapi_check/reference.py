@@ -248,7 +248,7 @@ def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[
             self.end_headers()
             self.wfile.write(b"" if self.command == "HEAD" else response.body)
 
-        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = response  # noqa: N815
+        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = response  # noqa: N815 - names of http.server
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
