@@ -1,6 +1,5 @@
 """`storekeeper backup`, `verify` and `restore`: a file that can be trusted, and the way back."""
 
-import os
 import re
 import shutil
 import signal
@@ -8,45 +7,44 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
-import psycopg
 import pytest
 
 from storekeeper import backups, databases
 from storekeeper.errors import CannotStart
 from storekeeper.sqlite import connections
 from storekeeper.stores import Payload
-from tests.harness.client import create, load, until
+from tests.harness.cases import case
+from tests.harness.client import create, fill, load, until
 from tests.harness.command import Done
 from tests.harness.command import run as run_command
 from tests.harness.databases import KINDS, Database, Sqlite
 from tests.harness.machine import mounted
 from tests.harness.metrics import scrape, series
 from tests.harness.process import COMMAND, TIMEOUT, refused, serving
+from tests.harness.system_calls import slowed
+from tests.harness.tokens import add_token, now
 
 STORES = [Payload("Castle Hill", "3 Hill Lane"), Payload("Old Mill"), Payload("Zürich 店舗", "")]
 
 
-@pytest.fixture(params=KINDS)
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def source(database: Database) -> Database:
     """A database of each kind with three stores and two tokens."""
-    with KINDS[request.param](tmp_path) as database:
-        load(database.url, STORES)
-        add_token(database, "anna")
-        add_token(database, "bert")
-        yield database
+    load(database.url, STORES)
+    add_token(database.url, "anna", "read")
+    add_token(database.url, "bert", "read")
+    return database
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Sqlite:
     """A file with three stores."""
-    database = Sqlite(tmp_path)
-    load(database.url, STORES)
-    return database
+    fill(tmp_path, STORES)
+    return Sqlite(tmp_path)
 
 
 @pytest.fixture
@@ -59,10 +57,6 @@ def folder(tmp_path: Path) -> Path:
 
 def run(database: Database, *args: str) -> Done:
     return run_command(*args, "--database", database.url)
-
-
-def add_token(database: Database, name: str) -> None:
-    assert run(database, "token", "add", name, "--scope", "read").returncode == 0
 
 
 def backed_up(database: Database, target: Path, *options: str) -> Path:
@@ -162,35 +156,19 @@ def test_a_backup_under_load_has_every_write_that_was_acknowledged_before(tmp_pa
             while not over.is_set():
                 acknowledged.append(create(service, "Under load"))
 
-        writers = [threading.Thread(target=write) for _ in range(4)]
-        for writer in writers:
-            writer.start()
-        try:
-            until(lambda: len(acknowledged) > 50)
-            before = max(list(acknowledged))
-            done = run_command("backup", str(folder / "all.db"), "--database", f"sqlite:///{tmp_path}/stores.db")
-        finally:
-            over.set()
-            for writer in writers:
-                writer.join()
-    assert done.returncode == 0, done.stderr
-    assert verified(folder / "all.db")[0] == 0
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(4):
+                pool.submit(write)
+            try:
+                until(lambda: len(acknowledged) > 50)
+                before = max(list(acknowledged))
+                file = backed_up(Sqlite(tmp_path), folder / "all.db")
+            finally:
+                over.set()
     restored = sqlite_at(tmp_path / "restored.db")
-    assert run(restored, "restore", str(folder / "all.db")).returncode == 0
+    assert run(restored, "restore", str(file)).returncode == 0
     assert len(restored.changes()) >= before
     assert verified(restored.path)[0] == 0
-
-
-@contextmanager
-def slowed(*args: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a command whose writes take 20 ms each; kill it at the end."""
-    slow = ["strace", "-D", "-f", "-o", os.devnull, "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter=20000"]
-    process = subprocess.Popen([*slow, *COMMAND, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(TIMEOUT)
 
 
 @pytest.mark.usefixtures("strace")
@@ -203,10 +181,9 @@ def test_a_killed_backup_leaves_nothing_under_its_name(kept: Sqlite, folder: Pat
 
 
 def test_a_backup_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
-    database = Sqlite(tmp_path)
-    load(database.url, [Payload(f"Store {number}", "x" * 1000) for number in range(2000)])
+    fill(tmp_path, [Payload("Large", "x" * 2**20)] * 2)
     with mounted(tmp_path / "disk", "size=1m") as disk:
-        [line] = refused(run(database, "backup", str(disk / "all.db")))
+        [line] = refused(run(Sqlite(tmp_path), "backup", str(disk / "all.db")))
         assert "full" in line or "space" in line
         assert names(disk) == []
 
@@ -239,19 +216,23 @@ CHANGES_OF_DATA = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "problem"), CHANGES_OF_DATA)
-def test_one_letter_that_changed_in_a_live_database_is_found(source: Database, statement: str, problem: str) -> None:
-    assert backups.verify(source.url) == []
-    if isinstance(source, Sqlite):
-        connection = apsw.Connection(str(source.path))
-        connection.execute(statement)
-        connection.close()
-    else:
-        with psycopg.connect(source.url) as server:
-            server.execute(statement.encode())
-    status, output = verified(source.url)
-    assert status == 1
-    assert problem in output
+def test_one_letter_that_changed_in_a_live_database_is_found(source: Database) -> None:
+    def execute(*statements: str) -> None:
+        with databases.database(source.url).opened(write=True) as run:
+            for each in statements:
+                run(each)
+
+    tables = ("stores", "changes")
+    execute(*(f"CREATE TABLE good_{table} AS SELECT * FROM {table}" for table in tables))
+    for statement, problem in CHANGES_OF_DATA:
+        with case(statement):
+            assert backups.verify(source.url) == []
+            execute(statement)
+            status, output = verified(source.url)
+            assert status == 1
+            assert problem in output
+        execute(*(f"DELETE FROM {table}" for table in reversed(tables)))
+        execute(*(f"INSERT INTO {table} SELECT * FROM good_{table}" for table in tables))
 
 
 def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(kept: Sqlite, tmp_path: Path) -> None:
@@ -272,12 +253,12 @@ def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(kept
 
 
 def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder: Path) -> None:
-    add_token(kept, "anna")
+    add_token(kept.url, "anna", "read")
     file = backed_up(kept, folder / "all.db")
     before, epoch = kept.changes(), databases.epoch(kept.url, renew=False)
     load(kept.url, [Payload("Later"), Payload("Latest")])
-    run(kept, "token", "revoke", "anna")
-    add_token(kept, "zoe")
+    databases.revoke_token(kept.url, "anna", now())
+    add_token(kept.url, "zoe", "read")
     everything = kept.changes()
     kept.path.chmod(0o640)
 

@@ -11,9 +11,8 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import chdir, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,13 @@ from storekeeper import atomicfile, databases, exports, transfer
 from storekeeper.errors import StorekeeperError
 from storekeeper.sqlite.bulk import SqliteSnapshot, TargetSnapshot
 from storekeeper.stores import Payload
-from tests.harness.collection import run as run_async
+from tests.harness.client import fill, until
 from tests.harness.command import run
-from tests.harness.databases import Sqlite, handle
-from tests.harness.machine import mounted
+from tests.harness.databases import Sqlite
+from tests.harness.machine import mounted, without_rights
 from tests.harness.process import COMMAND, TIMEOUT, refused, serving
-from tests.harness.process import run as run_process
 from tests.harness.stores import ChangeRow, an_export
-from tests.harness.system_calls import SYNCS, injected
+from tests.harness.system_calls import SYNCS, injected, slowed
 from tests.harness.tokens import add_token
 
 LONG = "x" * 3000
@@ -42,14 +40,8 @@ finish = TargetSnapshot.finish
 def filled(folder: Path, count: int, address: str = LONG) -> Sqlite:
     """Make a database in a folder of its own, closed."""
     folder.mkdir(exist_ok=True)
-    database = Sqlite(folder)
-
-    async def main() -> None:
-        async with handle(database) as collection:
-            await collection.load(Payload(f"Store {number}", address) for number in range(1, count + 1))
-
-    run_async(main())
-    return database
+    fill(folder, (Payload(f"Store {number}", address) for number in range(1, count + 1)))
+    return Sqlite(folder)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +55,8 @@ def whole(path: Path, folder: Path) -> list[ChangeRow]:
     folder.mkdir(exist_ok=True)
     taken = Sqlite(folder)
     shutil.copyfile(path, taken.path)
-    connection = apsw.Connection(str(taken.path))
-    try:
+    with closing(apsw.Connection(str(taken.path))) as connection:
         assert connection.pragma("integrity_check") == "ok"
-    finally:
-        connection.close()
     return taken.changes()
 
 
@@ -222,25 +211,6 @@ def test_a_copy_to_what_is_no_file_is_refused(tmp_path: Path, source: Sqlite) ->
 # A process that is killed.
 
 
-@contextmanager
-def slowed(name: str, *args: str, calls: str = "pwrite64") -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a command whose calls take 20 ms each; kill it at the end."""
-    slow = ["strace", "-D", "-f", "-o", os.devnull, "-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=20000"]
-    process = subprocess.Popen([*slow, *COMMAND, name, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(TIMEOUT)
-
-
-def until(condition: Callable[[], object]) -> None:
-    give_up = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
-
-
 @pytest.mark.usefixtures("strace")
 def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sqlite) -> None:
     """What is left says what it is; the next copy takes no notice of it."""
@@ -335,7 +305,7 @@ def test_an_export_appended_to_its_own_database_is_refused(tmp_path: Path) -> No
     before = database.path.read_bytes()
     for file in ("-", "/dev/stdout"):
         with database.path.open("ab") as opened:
-            done = run_process("export", "--database", database.url, file, stdout=opened)
+            done = run("export", "--database", database.url, file, stdout=opened)
         assert done.returncode == 2
         assert database.path.read_bytes() == before
 
@@ -382,9 +352,8 @@ def test_a_database_on_a_read_only_medium_is_copied_and_exported(tmp_path: Path,
         if log == "empty":
             (disk / "stores.db-wal").touch()
         elif log == "journal mode":
-            connection = apsw.Connection(str(database.path))
-            assert connection.pragma("journal_mode", "delete") == "delete"
-            connection.close()
+            with closing(apsw.Connection(str(database.path))) as connection:
+                assert connection.pragma("journal_mode", "delete") == "delete"
         before = names(disk)
         with read_only(disk):
             changes, lines = both(database.url, tmp_path / "target")
@@ -396,28 +365,13 @@ def test_a_database_in_a_folder_that_may_only_be_read_is_copied_and_exported(ope
     database = filled(open_folder / "closed", 30)
     database.path.chmod(0o444)
     database.path.parent.chmod(0o555)
-    user = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
     target = open_folder / "copy.db"
-    for program in (["copy", database.url, f"sqlite:///{target}"], ["export", "--database", database.url, "-"]):
-        done = subprocess.run([*user, *COMMAND, *program], capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
+    with without_rights():
+        for program in (["copy", database.url, f"sqlite:///{target}"], ["export", "--database", database.url, "-"]):
+            done = run(*program)
+            assert done.returncode == 0, done.stderr
     assert names(database.path.parent) == ["stores.db"]
     assert len(whole(target, open_folder / "taken")) == 30
-
-
-@contextmanager
-def shut(folder: Path) -> Iterator[None]:
-    """A folder that this process may not enter."""
-    root = os.geteuid() == 0
-    folder.chmod(0o000)
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-        folder.chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -436,40 +390,32 @@ def test_a_database_in_a_folder_that_may_not_be_entered_is_named(open_folder: Pa
     words = command.format(shut=database.url, mine=mine, other=other)
     open_folder.chmod(0o777)
     (open_folder / "mine").chmod(0o777)
-    with shut(database.path.parent):
+    database.path.parent.chmod(0o000)
+    with without_rights():
         (line,) = refused(run(*words.split()))
+    database.path.parent.chmod(0o755)
     assert line.startswith(f"storekeeper: {names}{database.path}")
     assert "Permission denied" in line
 
 
 @pytest.mark.parametrize("url", ["sqlite:///stores.db", None])
 def test_a_present_folder_that_was_deleted_is_said(tmp_path: Path, source: Sqlite, url: str | None) -> None:
-    here, gone = Path.cwd(), tmp_path / "gone"
+    gone = tmp_path / "gone"
     gone.mkdir()
-    try:
-        os.chdir(gone)
+    with chdir(gone):
         gone.rmdir()
         (line,) = refused(run("export", "out.csv", "--database", url or source.url))
-    finally:
-        os.chdir(here)
-    says = (
-        f"--database: {url} is in the current folder, which was deleted"
-        if url
-        else "cannot write out.csv: No such file"
-    )
+    says = f"--database: {url} is in the current folder, which was" if url else "cannot write out.csv: No such file"
     assert line.startswith(f"storekeeper: {says}")
 
 
 @pytest.mark.parametrize("name", ["import", "export", "token list"])
 def test_a_present_folder_whose_name_is_not_utf8_is_said(tmp_path: Path, name: str) -> None:
-    here, odd = Path.cwd(), tmp_path / "odd\udcff"
+    odd = tmp_path / "odd\udcff"
     odd.mkdir()
-    try:
-        os.chdir(odd)
+    with chdir(odd):
         arguments = [*name.split(), *["-"] * (name == "import")]
         (line,) = refused(run(*arguments, "--database", "sqlite:///stores.db", stdin=an_export()))
-    finally:
-        os.chdir(here)
     assert line.startswith("storekeeper: --database: the name of the file ")
     assert "odd\\udcff/stores.db' is not UTF-8" in line
     assert not list(odd.iterdir())
@@ -479,10 +425,12 @@ def test_a_present_folder_whose_name_is_not_utf8_is_said(tmp_path: Path, name: s
 def killed_with_a_log(disk: Path) -> Iterator[Sqlite]:
     """A database whose latest writes are in its log only."""
     database = filled(disk, 30)
-    with serving(disk) as service:
-        assert service.request("POST", "/api/stores", {"name": "In the log"}).json["id"] == 31
-        service.process.kill()
-        service.process.wait(TIMEOUT)
+    with closing(apsw.Connection(str(database.path))) as other:  # the last to close it would empty the log
+        assert other.execute("SELECT count(*) FROM stores").get == 30
+        filled(disk, 1)
+        files = {file: file.read_bytes() for file in disk.iterdir()}
+    for file, content in files.items():
+        file.write_bytes(content)
     assert (disk / "stores.db-wal").stat().st_size
     yield database
 
@@ -509,19 +457,14 @@ def test_a_log_with_content_on_a_read_only_medium_is_read_or_refused_in_one_line
 def test_a_journal_on_a_read_only_medium_is_not_passed_over(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "size=8m") as disk:
         database = filled(disk, 30)
-        half_done = Sqlite(tmp_path / "disk")
-        connection = apsw.Connection(str(half_done.path))
-        connection.pragma("journal_mode", "delete")
-        connection.pragma("cache_size", 1)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("UPDATE stores SET name = 'half done'")
-        connection.cache_flush()
-        for name in ("stores.db", "stores.db-journal"):
-            shutil.copyfile(disk / name, tmp_path / name)
-        connection.execute("ROLLBACK")
-        connection.close()
-        for name in ("stores.db", "stores.db-journal"):
-            shutil.copyfile(tmp_path / name, disk / name)
+        with closing(apsw.Connection(str(database.path))) as connection:
+            connection.pragma("journal_mode", "delete")
+            connection.pragma("cache_size", 1)
+            connection.execute("BEGIN IMMEDIATE; UPDATE stores SET name = 'half done'")
+            connection.cache_flush()
+            half_done = {name: (disk / name).read_bytes() for name in ("stores.db", "stores.db-journal")}
+        for name, content in half_done.items():
+            (disk / name).write_bytes(content)
         with read_only(disk), pytest.raises(StorekeeperError, match="not whole without stores"):
             exported(database.url)
 
@@ -546,14 +489,6 @@ def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused
     assert names(open_folder) == ["closed"]
 
 
-def test_no_service_starts_on_a_read_only_medium(tmp_path: Path) -> None:
-    with mounted(tmp_path / "disk", "size=8m") as disk:
-        database = filled(disk, 3)
-        with read_only(disk):
-            done = run("serve", "--port=0", "--database", database.url)
-            assert "cannot be opened for writing" in refused(done)[0]
-
-
 # A quota is a full disk.
 
 
@@ -561,8 +496,7 @@ def test_no_service_starts_on_a_read_only_medium(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["stores.db-wal", pytest.param("stores.db", marks=pytest.mark.thorough)])
 def test_a_quota_that_is_used_up_refuses_writes_and_nothing_else(tmp_path: Path, file: str) -> None:
     """Either nothing can be written to the log, or the log not to the file, which nobody has to notice."""
-    with serving(tmp_path):
-        pass
+    fill(tmp_path, [])
     within = injected("pwrite64", tmp_path / file, "12+" if file == "stores.db-wal" else "1+", "error=EDQUOT")
     with serving(tmp_path, within=within) as service:
         first = service.request("POST", "/api/stores", {"name": "Fits"})
@@ -581,8 +515,7 @@ def test_a_quota_that_is_used_up_refuses_writes_and_nothing_else(tmp_path: Path,
 @pytest.mark.usefixtures("strace")
 def test_a_quota_is_still_an_error_of_the_disk_where_it_fails_a_sync(tmp_path: Path) -> None:
     """What was taken from us and is not on the disk may be gone."""
-    with serving(tmp_path):
-        pass
+    fill(tmp_path, [])
     within = injected(SYNCS, tmp_path / "stores.db-wal", "2+", "error=EDQUOT")
     with serving(tmp_path, within=within) as service:
         for _ in range(3):

@@ -36,8 +36,23 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Have this process be a user who is not root."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.setresuid(0, 0, 0)
+
+
 def fill_disk(file: Path) -> None:
     """Write to a file until its disk is full to the last page."""
-    with file.open("ab", buffering=0) as opened, suppress(OSError):
-        while opened.write(bytes(4096)):
-            pass
+    with file.open("ab", buffering=0) as opened:
+        for size in (2**20, 4096):
+            with suppress(OSError):
+                while opened.write(bytes(size)) == size:
+                    pass

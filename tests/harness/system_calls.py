@@ -9,6 +9,7 @@ from pathlib import Path
 from shutil import which
 
 from tests.harness.machine import need
+from tests.harness.process import COMMAND, TIMEOUT
 
 
 def injected(calls: str, path: Path, when: str, fault: str = "error=EIO") -> list[str]:
@@ -16,13 +17,27 @@ def injected(calls: str, path: Path, when: str, fault: str = "error=EIO") -> lis
     if which("strace") is None:
         need("strace", "there is no strace")
     inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{fault}:when={when}", "-P", str(path)]
-    traced = ["strace", "-D", "-f", "-o", os.devnull, *inject]
+    # The filter stops the program at these calls alone, not at every one.
+    traced = ["strace", "-D", "-f", "--seccomp-bpf", "-o", os.devnull, *inject]
     if subprocess.run([*traced, "true"], capture_output=True, check=False).returncode:
         need("strace", "no process can be traced here")
     return traced
 
 
 SYNCS = "fsync,fdatasync"
+
+
+@contextmanager
+def slowed(*args: str, calls: str = "pwrite64") -> Iterator["subprocess.Popen[bytes]"]:
+    """Run one of our commands whose calls take 20 ms each; kill it at the end."""
+    slow = ["strace", "-D", "-f", "--seccomp-bpf", "-o", os.devnull, "-e", f"trace={calls}"]
+    slow += ["-e", f"inject={calls}:delay_enter=20000", *COMMAND, *args]
+    process = subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(TIMEOUT)
 
 
 @contextmanager
