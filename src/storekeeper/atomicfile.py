@@ -17,25 +17,15 @@ def replacing(file: Path) -> Iterator[TextIO]:
     Only its owner can read the new file until it replaces the old one, of which it gets the mode.
     """
     file = Path(os.path.realpath(file))
-    descriptor, part = tempfile.mkstemp(prefix=temporary_prefix(file), dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
+    with unfinished(file) as new:
+        with new.open("w", encoding="utf-8", newline="") as opened:
             yield opened
             opened.flush()
-            mode = _mode(file, descriptor)
-            with suppress(OSError):  # this file system has no modes, such as that of a memory stick
-                os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
-        Path(part).replace(file)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+            if file.exists():
+                _take_mode(file, opened.fileno())
+            os.fsync(opened.fileno())
+        new.replace(file)
     sync_folder(file.parent)
-
-
-def temporary_prefix(path: Path) -> str:
-    """Return how the name of an unfinished file begins; it contains the final name."""
-    return f".{path.name[:40]}.unfinished-"
 
 
 @contextmanager
@@ -44,7 +34,7 @@ def unfinished(path: Path) -> Iterator[Path]:
 
     Only its owner can read it, and no process finds half a file, now or after this one was killed.
     """
-    with tempfile.TemporaryDirectory(prefix=temporary_prefix(path), dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.unfinished-", dir=path.parent) as folder:
         yield Path(folder) / path.name
 
 
@@ -77,15 +67,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _mode(file: Path, descriptor: int) -> int:
-    try:
-        old = file.stat()
-    except FileNotFoundError:
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return 0o666 & ~mask
+def _take_mode(file: Path, descriptor: int) -> None:
+    """Give an open file the owner and the mode of another one, as far as user and file system can."""
+    old = file.stat()
     with suppress(OSError):
         os.fchown(descriptor, old.st_uid, old.st_gid)
     # Another group must not get the permissions of the old one.
     same_group = os.fstat(descriptor).st_gid == old.st_gid
-    return stat.S_IMODE(old.st_mode) & (0o777 if same_group else 0o707)
+    with suppress(OSError):
+        os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & (0o777 if same_group else 0o707))

@@ -67,9 +67,6 @@ class Session(Protocol):
     def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
         """Add rows to a temporary table, which has just these columns."""
 
-    def adding(self, *, many: bool) -> AbstractContextManager[None]:
-        """Prepare to add stores, `many` if these are more than there are."""
-
     def writing(self, committing: Callable[[], None]) -> AbstractContextManager[None]:
         """Begin to write: take the lock of writers. At the end, call `committing`, and commit."""
 
@@ -196,7 +193,7 @@ def _make_plan(session: Session, order: Import) -> Plan:
     column = (order.key_column,) if order.key_column else ()
     for start in range(0, rows, CHUNK):
         found = session.execute(_compare(order.match), (start, start + CHUNK, *column))
-        session.fill("decided", Decision._fields, plan.decide(Found(*row) for row in found))
+        session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
     plan.finish([_listed(*row) for row in session.execute(_LIST)])
     return plan
 
@@ -230,8 +227,7 @@ def _write(session: Session, plan: Plan) -> None:
     version, now = before.version + changes, time.time_ns() // 1_000_000
     report.version = f"{version}.{before.epoch}"
     if report.created:
-        with session.adding(many=report.created > before.total):
-            _expect(report.created, session.write(_CREATE))
+        _expect(report.created, session.write(_CREATE))
     if report.replaced:
         _expect(report.replaced, session.write(_REPLACE))
     if changes:

@@ -211,12 +211,12 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
 ) -> None:
     database = Sqlite(tmp_path)
     file = tmp_path / "stores.csv"
-    file.write_text("name,address\n" + "Store,1 Road\n" * 5_000)
-    assert b"5,000 stores created as 1 to 5000" in command("import", database, str(file)).stderr
+    file.write_text("name,address\n" + "Store,1 Road\n" * 10_000)
+    assert b"10,000 stores created as 1 to 10000" in command("import", database, str(file)).stderr
     done = command("export", database, str(file), "--force")
-    assert done.stderr.decode() == f"5,000 stores exported from {database.path}\n"
+    assert done.stderr.decode() == f"10,000 stores exported from {database.path}\n"
     ours, theirs = terminal
-    flag = ["--add", "--yes"] if name == "import" else []
+    flag = ["--add", "--yes"] if name == "import" else ["--force"]
     with os.fdopen(theirs, "wb", buffering=0) as there:
         environ = {"TERM": "xterm", "COLUMNS": "100"}
         process = start(name, "--database", database.url, str(file), *flag, stderr=there, env=environ)
@@ -230,4 +230,4 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(
     text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
     assert {"import": "Reading", "export": "Exporting"}[name] in text
     assert "a second" in text
-    assert {"import": "5,000 stores created", "export": "5,000 stores exported"}[name] in text.splitlines()[-1]
+    assert {"import": "10,000 stores created", "export": "10,000 stores exported"}[name] in text.splitlines()[-1]

@@ -229,8 +229,8 @@ def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sql
 def test_a_killed_export_leaves_the_last_good_file(tmp_path: Path, source: Sqlite) -> None:
     file = tmp_path / "all.csv"
     file.write_bytes(GOOD)
-    with slowed("export", "--database", source.url, str(file), calls="write") as process:
-        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".all.csv.*")))
+    with slowed("export", "--force", "--database", source.url, str(file), calls="write") as process:
+        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".all.csv.*/*")))
         process.send_signal(signal.SIGKILL)
         process.wait(TIMEOUT)
     assert file.read_bytes() == GOOD
@@ -259,11 +259,11 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
     monkeypatch.setattr(exports, "write", write)
     mask = os.umask(0o022)
     try:
-        assert run("export", "--database", source.url, str(file)).returncode == 0
+        assert run("export", "--force", "--database", source.url, str(file)).returncode == 0
     finally:
         os.umask(mask)
     assert stat.S_IMODE(file.stat().st_mode) == result
-    assert seen == [0o600]
+    assert seen == [0o700]  # the folder that it is written in
 
 
 def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, source: Sqlite) -> None:
@@ -272,7 +272,7 @@ def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, 
     if os.geteuid():
         pytest.skip("only root gives files away")
     os.chown(file, 65534, 65534)
-    assert run("export", "--database", source.url, str(file)).returncode == 0
+    assert run("export", "--force", "--database", source.url, str(file)).returncode == 0
     assert (file.stat().st_uid, file.stat().st_gid) == (65534, 65534)
 
 

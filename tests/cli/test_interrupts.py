@@ -29,6 +29,7 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Press Ctrl-C at this moment of the next command."""
     name = str(request.param)
     if name == "a row":
+        monkeypatch.setattr(imports, "PRINT_ROWS", 1)
         for module in MODULES:
             monkeypatch.setattr(module, "progress", lambda *_: nullcontext(interrupt))
     elif name == "after COMMIT":

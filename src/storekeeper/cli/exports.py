@@ -41,17 +41,16 @@ def export(
     excel: Annotated[
         bool, typer.Option("--excel", help="CSV for Excel: with a byte order mark, and ; between cells.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite any file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file.")] = False,
 ) -> None:
     """Write stores as CSV, XLSX or JSON lines.
 
     The stores are of one moment. The columns are id, name, address and version, by which a later import finds out
-    what has changed meanwhile. An existing file is overwritten only if it is empty or an export. The service may be
-    running.
+    what has changed meanwhile. An existing file, perhaps with edits, is overwritten only with --force. The service
+    may be running.
     """
     from storekeeper import databases, exports
     from storekeeper.api.query import parse_export_query
-    from storekeeper.sheets.writing import may_be_replaced
 
     database = databases.database(settings.database)
     wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}
@@ -59,8 +58,8 @@ def export(
         if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
         order = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
-        if not (force or file == STANDARD_STREAM or may_be_replaced(file)):
-            raise CannotStart(f"{file} exists and is not an export: name another file, or overwrite it with --force")
+        if file.is_file() and not force:
+            raise CannotStart(f"{file} exists: name another file, or overwrite it with --force")
         with (
             databases.existing(settings.database).snapshot() as snapshot,
             progress("Exporting") as show,

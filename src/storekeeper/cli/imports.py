@@ -14,7 +14,15 @@ from msgspec.structs import replace
 
 from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import STANDARD_STREAM, ask, counted, ignore_interrupts, print_line, progress
+from storekeeper.cli.terminal import (
+    PRINT_ROWS,
+    STANDARD_STREAM,
+    ask,
+    counted,
+    ignore_interrupts,
+    print_line,
+    progress,
+)
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Report, Row
 from storekeeper.problems import CHANGED, CUT, TOO_LONG, Group, Problem, limited
@@ -139,8 +147,9 @@ def _shown(rows: SheetRows) -> Iterator[Row]:
     with progress("Reading", "rows") as show:
         for row in rows:
             yield row
-            position = rows.file.tell()
-            show(row.place, row.place * size // position if position else None)
+            if row.place % PRINT_ROWS == 0:
+                position = rows.file.tell()
+                show(row.place, row.place * size // position if position else None)
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from time import monotonic
 STANDARD_STREAM = Path("-")
 """Standard input or output."""
 
+PRINT_ROWS = 10_000
+"""Rows after which the progress may be shown again."""
+
 PRINT_INTERVAL = 10.0
 """Seconds between two lines about the progress, where there is no terminal."""
 
@@ -63,41 +66,30 @@ def ignore_interrupts() -> None:
 def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
     """Show how many rows are done, of how many if that is known, their rate, and the time left.
 
-    A terminal shows a bar, anything else gets a line from time to time.
+    A terminal has one line, written again and again; anything else gets a line from time to time.
     """
-    if not sys.stderr.isatty():
-        yield _progress_in_lines(title, unit)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    done = TextColumn(f"{{task.completed:,}} {unit}, {{task.fields[rate]:,}} a second")
-    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), done, TimeElapsedColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        began = monotonic()
-        task = bar.add_task(title, total=None, rate=0)
-
-        def show(count: int, total: int | None = None) -> None:
-            if count % 10_000 == 0:
-                bar.update(task, completed=count, total=total, rate=_rate(count, began))
-
-        yield show
-
-
-def _progress_in_lines(title: str, unit: str) -> Callable[..., None]:
+    on_terminal = sys.stderr.isatty()
     began = printed = monotonic()
 
     def show(count: int, total: int | None = None) -> None:
         nonlocal printed
-        if count % 10_000 or monotonic() - printed < PRINT_INTERVAL:
+        if count % PRINT_ROWS or (not on_terminal and monotonic() - printed < PRINT_INTERVAL):
             return
         printed = monotonic()
-        rate = _rate(count, began)
+        rate = int(count / max(printed - began, 1e-6))
         left = f", about {(total - count) // rate} s left" if total and rate else ""
-        print_line(f"{title}: {count:,} {unit}, {rate:,} a second{left}")
+        line = f"{title}: {count:,} {unit}, {rate:,} a second{left}"
+        _write_again(line) if on_terminal else print_line(line)
 
-    return show
+    if on_terminal:
+        _write_again(f"{title} …")
+    try:
+        yield show
+    finally:
+        if on_terminal:
+            _write_again("")
 
 
-def _rate(count: int, began: float) -> int:
-    return int(count / max(monotonic() - began, 1e-6))
+def _write_again(line: str) -> None:
+    with suppress(OSError):
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)

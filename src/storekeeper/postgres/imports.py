@@ -1,7 +1,7 @@
 """The session of one import, and of a bulk load. Imports psycopg, `importer` and the domain."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -49,10 +49,6 @@ class PostgresSession:
                 copy.write_row(row)
         # Without statistics, the server would look every store up for each chunk of rows.
         self.execute(f"ANALYZE pg_temp.{table}")
-
-    def adding(self, *, many: bool) -> AbstractContextManager[None]:
-        del many
-        return nullcontext()
 
     @contextmanager
     def writing(self, committing: Callable[[], None]) -> Iterator[None]:

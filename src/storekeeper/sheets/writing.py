@@ -5,14 +5,11 @@ The same rows make the same bytes, whenever and wherever they are written.
 
 import codecs
 import csv
-import re
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -22,10 +19,6 @@ from storekeeper.errors import InvalidInput
 MAX_CELL_LENGTH = 32_767
 MAX_ROWS = 2**20
 """Characters of a cell of XLSX, and rows of a sheet with its header."""
-
-_MARK = "Exported by Storekeeper"
-_EXPORT = re.compile(rb'(\xef\xbb\xbf)?id([,;])name\2address([\r\n]|\2version)|\{"id":')
-"""How exports of CSV and JSON lines begin; those of CSV may lack the version."""
 
 _1980 = datetime(1980, 1, 1, tzinfo=UTC)
 _WIDTHS = (8, 32, 60, 20, 20)
@@ -74,7 +67,7 @@ def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) ->
     # XlsxWriter goes back to what it wrote, which a pipe cannot.
     with tempfile.TemporaryFile() as made:
         with closing(xlsxwriter.Workbook(made, {"constant_memory": True})) as book:
-            book.set_properties({"comments": _MARK, "created": _1980})
+            book.set_properties({"created": _1980})
             sheet = book.add_worksheet("Stores")
             sheet.freeze_panes(1, 0)
             # As text: else Excel would make dates and numbers of names, and cut the zeros in front of keys.
@@ -111,23 +104,3 @@ def _no_xlsx(reason: str) -> InvalidInput:
 def begins_a_formula(row: Row) -> bool:
     """Return whether a spreadsheet takes a cell of this row for a formula, if it reads the row from CSV."""
     return any(type(cell) is str and cell[:1] in ("=", "+", "-", "@") for cell in row)
-
-
-def may_be_replaced(file: Path) -> bool:
-    """Return whether an export may replace a file: it does not exist, is not regular, is empty, or is an export."""
-    if not file.is_file():
-        return True
-    try:
-        with file.open("rb") as opened:
-            begin = opened.read(200)
-            return not begin or _EXPORT.match(begin) is not None or _is_ours(opened)
-    except PermissionError:
-        return False
-
-
-def _is_ours(file: IO[bytes]) -> bool:
-    try:
-        with zipfile.ZipFile(file) as parts:
-            return _MARK.encode() in parts.read("docProps/core.xml")
-    except (zipfile.BadZipFile, KeyError, OSError):
-        return False

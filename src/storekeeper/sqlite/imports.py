@@ -15,8 +15,6 @@ from storekeeper.sqlite import connections, errors
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 
-_INDEXES = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = 'stores'"
-
 
 @contextmanager
 def session(
@@ -74,16 +72,6 @@ class SqliteSession:
                 self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({values})", rows)
         except apsw.FullError:
             raise Unavailable("The disk with the folder of temporary files is full (TMPDIR names another)") from None
-
-    @contextmanager
-    def adding(self, *, many: bool) -> Iterator[None]:
-        # Building an index anew is faster than adding more entries to it than it has.
-        indexes = list(self.execute(_INDEXES)) if many else []
-        for name, _ in indexes:
-            self.execute(f'DROP INDEX "{name}"')
-        yield
-        for _, sql in indexes:
-            self.execute(str(sql))
 
     @contextmanager
     def writing(self, committing: Callable[[], None]) -> Iterator[None]:
