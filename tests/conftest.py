@@ -16,6 +16,7 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
+from tests.harness import forks
 from tests.harness.databases import KINDS, Database, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import stop_shared
@@ -109,9 +110,10 @@ def fresh(tmp_path: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _stop_what_tests_share() -> Iterator[None]:
-    """Stop the PostgreSQL that the tests of this process share, if any of them has started it."""
+    """Stop the PostgreSQL that the tests of this process share, and what forks services, if any was started."""
     yield
     stop_shared()
+    forks.stop()
 
 
 @pytest.fixture(params=KINDS)
