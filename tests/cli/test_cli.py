@@ -6,7 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,12 @@ import storekeeper
 from storekeeper import cli
 from tests.harness.command import run
 from tests.harness.databases import Sqlite
-from tests.harness.process import COMMAND, refused, start
+from tests.harness.process import COMMAND, Ended, refused, start
 from tests.harness.process import run as run_process
 from tests.harness.stores import an_export, without_versions
 from tests.harness.transfers import TRICKY, command, content, fill_with
 
 FULL = Path("/dev/full")
-
-
-def test_the_version() -> None:
-    done = run_process("--version")
-    assert (done.returncode, done.stdout.decode()) == (0, f"storekeeper {storekeeper.__version__}\n")
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["serve", "--help"], ["import", "--help"], ["epoch", "--help"]])
@@ -43,9 +39,10 @@ def test_a_list_of_commands_cuts_no_sentence_off(args: list[str]) -> None:
     assert "..." not in commands
 
 
-def test_it_is_a_module_too() -> None:
-    program = [sys.executable, "-m", "storekeeper", "--version"]
-    assert subprocess.run(program, capture_output=True, check=True).stdout.startswith(b"storekeeper ")
+@pytest.mark.parametrize("program", [COMMAND, [sys.executable, "-m", "storekeeper"]])
+def test_the_version(program: list[str]) -> None:
+    done = subprocess.run([*program, "--version"], capture_output=True, check=True)
+    assert (done.stdout.decode(), done.stderr) == (f"storekeeper {storekeeper.__version__}\n", b"")
 
 
 @pytest.mark.parametrize(
@@ -82,21 +79,14 @@ def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) 
     assert "secret" not in lines[0]
 
 
-@pytest.mark.parametrize("name", [["--version"], ["openapi"]])
-def test_output_that_nobody_reads_is_said_in_one_line(name: list[str]) -> None:
+@pytest.mark.parametrize(("name", "run"), [("--version", run_process), ("openapi", run)])
+def test_output_that_cannot_be_written_is_said_in_one_line(name: str, run: Callable[..., Ended]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "wb") as pipe:
-        done = run_process(*name, stdout=pipe)
-    assert (done.returncode, done.stderr) == (2, b"storekeeper: cannot continue: Broken pipe\n")
-
-
-@pytest.mark.parametrize("name", [["--version"], ["openapi"]])
-def test_output_that_cannot_be_written_is_said_in_one_line(name: list[str]) -> None:
-    with FULL.open("wb") as full:
-        done = run_process(*name, stdout=full)
-    assert done.returncode == 2
-    assert done.stderr == b"storekeeper: cannot continue: No space left on device\n"
+    with os.fdopen(writing, "wb") as pipe, FULL.open("wb") as full:
+        for output, reason in ((pipe, "Broken pipe"), (full, "No space left on device")):
+            done = run(name, stdout=output)
+            assert (done.returncode, done.stderr.decode()) == (2, f"storekeeper: cannot continue: {reason}\n")
 
 
 def closed(number: int, *args: str) -> "subprocess.CompletedProcess[bytes]":
@@ -108,10 +98,7 @@ def closed(number: int, *args: str) -> "subprocess.CompletedProcess[bytes]":
 def test_a_standard_stream_that_is_closed_is_no_bug(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     fill_with(database, TRICKY)
-    for args in (["--version"], ["check", "--read-only", "--json", "http://127.0.0.1:1"]):
-        done = closed(1, *args)
-        assert done.returncode == 2
-        assert b"Traceback" not in done.stderr
+    assert closed(1, "--version").returncode == 2
     done = closed(1, "export", "--database", database.url)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == b"storekeeper: cannot write standard output: Bad file descriptor\n"
@@ -159,12 +146,11 @@ main()
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
-@pytest.mark.parametrize("module", ["storekeeper.cli", "storekeeper.api.docs"])
 @pytest.mark.parametrize(
-    ("error", "status", "says"),
+    ("module", "error", "status", "says"),
     [
-        ("MemoryError", 74, "out of memory, or ulimit -v permits too little"),
-        ("ImportError('x.so: failed to map segment')", 2, "cannot start: x.so: failed to map segment"),
+        ("storekeeper.api.docs", "MemoryError", 74, "out of memory, or ulimit -v permits too little"),
+        ("storekeeper.cli", "ImportError('x.so: failed to map')", 2, "cannot start: x.so: failed to map"),
     ],
 )
 def test_a_program_for_which_there_is_not_enough_memory_says_so_in_one_line(
@@ -197,37 +183,24 @@ def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -
     assert without_versions((tmp_path / "all.csv").read_bytes()) == an_export((1, "A"))
 
 
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    """The two ends of a terminal."""
+def shown_on_a_terminal(*args: str) -> str:
+    """Run a command to its end; return the text that a terminal shows of its stderr."""
     ours, theirs = pty.openpty()
-    yield ours, theirs
-    os.close(ours)
-
-
-@pytest.mark.parametrize("name", ["import", "export"])
-def test_progress_is_shown_on_a_terminal_and_nowhere_else(
-    tmp_path: Path, terminal: tuple[int, int], name: str
-) -> None:
-    database = Sqlite(tmp_path)
-    file = tmp_path / "stores.csv"
-    file.write_text("name,address\n" + "Store,1 Road\n" * 10_000)
-    assert b"10,000 stores created as 1 to 10000" in command("import", database, str(file)).stderr
-    done = command("export", database, str(file), "--force")
-    assert done.stderr.decode() == f"10,000 stores exported from {database.path}\n"
-    ours, theirs = terminal
-    flag = ["--add", "--yes"] if name == "import" else ["--force"]
     with os.fdopen(theirs, "wb", buffering=0) as there:
-        environ = {"TERM": "xterm", "COLUMNS": "100"}
-        process = start(name, "--database", database.url, str(file), *flag, stderr=there, env=environ)
+        process = start(*args, stderr=there, env={"TERM": "xterm", "COLUMNS": "100"})
     shown = b""
-    try:
-        while data := os.read(ours, 65536):
+    with os.fdopen(ours, "rb", buffering=0) as here, suppress(OSError):  # that is how a terminal ends
+        while data := here.read(65536):
             shown += data
-    except OSError:
-        pass  # that is how a terminal ends
     assert process.wait(30) == 0
-    text = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
-    assert {"import": "Reading", "export": "Exporting"}[name] in text
-    assert "a second" in text
-    assert {"import": "10,000 stores created", "export": "10,000 stores exported"}[name] in text.splitlines()[-1]
+    return re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()
+
+
+def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
+    file, of = tmp_path / "stores.csv", ("--database", f"sqlite:///{tmp_path}/stores.db")
+    file.write_text("name,address\n" + "Store,1 Road\n" * 10_000)
+    for name, doing, done in (("import", "Reading", "created as"), ("export", "Exporting", "exported from")):
+        text = shown_on_a_terminal(name, *of, str(file), *["--force"] * (name == "export"))
+        assert doing in text
+        assert "a second" in text
+        assert f"10,000 stores {done}" in text.splitlines()[-1]

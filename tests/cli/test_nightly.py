@@ -13,7 +13,7 @@ from tests.harness.command import run
 from tests.harness.databases import Database
 from tests.harness.process import start
 
-STORES = 3000
+STORES = 1500
 
 
 def night(number: int) -> dict[str, tuple[str, str]]:
@@ -44,9 +44,9 @@ def test_a_nightly_file_that_is_killed_at_any_moment_and_fed_again_has_each_stor
     file, expected, chosen = tmp_path / "night.csv", dict[str, tuple[str, str]](), random.Random(7)
     arguments = ["import", "--database", database.url, "--match", "Store Number", "--yes", str(file)]
     longest = 0.5
-    for number in range(3):
+    for number in range(2):
         write(file, night(number))
-        for _ in range(4):
+        for _ in range(3):
             process = start(*arguments)
             time.sleep(chosen.uniform(0.1, longest))
             process.send_signal(signal.SIGKILL)
