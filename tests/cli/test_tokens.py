@@ -44,6 +44,11 @@ def add(database: Database, *arguments: str) -> str:
     return done.stdout.decode().strip()
 
 
+def good(database: Database) -> list[tuple[str, bool]]:
+    """Return the names of all tokens, each with whether it is not revoked."""
+    return [(token.name, token.revoked is None) for token in read_tokens(database.url)]
+
+
 def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -> None:
     began = now()
     done = run_command("token", "add", "ci", "--scope=write", "--expires=90d", "--database", database.url)
@@ -73,24 +78,16 @@ def test_a_link_opens_the_console_with_the_token(database: Database) -> None:
     assert (token.scope, token.hash) == ("write", hashed(text.encode()))
 
 
-@pytest.mark.parametrize("reason", ["No space left on device", "Broken pipe"])
-def test_a_token_that_cannot_be_printed_is_said_to_be_there(database: Database, reason: str) -> None:
+def test_a_token_that_cannot_be_printed_is_said_to_be_there(tmp_path: Path) -> None:
+    database = prepared(Sqlite(tmp_path))
     reading, writing = os.pipe()
     os.close(reading)
     with Path("/dev/full").open("wb") as full, os.fdopen(writing, "wb") as pipe:
-        output = full if reason.startswith("No space") else pipe
-        done = run_command("token", "add", "ci", "--scope=read", "--database", database.url, stdout=output)
-    (line,) = refused(done)
-    assert (
-        line
-        == f"storekeeper: Token ci was added but cannot be printed ({reason}): revoke it, and add one of another name"
-    )
-    assert run_command("token", "revoke", "ci", "--database", database.url).returncode == 0
-    add(database, "ci-2", "--scope=read")
-    assert [(token.name, token.revoked is None) for token in read_tokens(database.url)] == [
-        ("ci", False),
-        ("ci-2", True),
-    ]
+        for name, output, reason in (("ci", full, "No space left on device"), ("ci-2", pipe, "Broken pipe")):
+            done = run_command("token", "add", name, "--scope=read", "--database", database.url, stdout=output)
+            said = f"Token {name} was added but cannot be printed ({reason}): revoke it, and add one of another name"
+            assert refused(done) == [f"storekeeper: {said}"]
+    assert good(database) == [("ci", True), ("ci-2", True)]
 
 
 def fails_at_commit(event: str, table: str) -> bytes:
@@ -108,10 +105,8 @@ def test_what_perhaps_was_done_is_said_to_be_unknown(command: str) -> None:
             connection.execute(fails_at_commit("INSERT OR UPDATE", "tokens"))
             connection.execute(fails_at_commit("UPDATE", COLLECTION_TABLE))
         (line,) = refused(run_command(*command.split(), "--database", url))
-    assert (
-        line
-        == "storekeeper: The connection was lost during COMMIT; it is unknown whether the command was carried out"
-    )
+    lost = "The connection was lost during COMMIT"
+    assert line == f"storekeeper: {lost}; it is unknown whether the command was carried out"
 
 
 @pytest.mark.parametrize("arguments", [("add", "new", "--scope=read"), ("revoke", "ci")])
@@ -149,10 +144,8 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
 
 def test_the_list_says_which_tokens_are_good(tmp_path: Path) -> None:
     add_tokens(tmp_path)
-    listed = (
-        run_command("token", "list", f"--database=sqlite:///{tmp_path}/stores.db").stdout.decode().splitlines()[1:]
-    )
-    states = {row.split()[0]: row.split()[2] for row in listed}
+    _, *rows = run_command("token", "list", f"--database=sqlite:///{tmp_path}/stores.db").stdout.decode().splitlines()
+    states = {row.split()[0]: row.split()[2] for row in rows}
     assert states == {"revoked": "revoked", "expired": "expired", "read": "active", "write": "active"}
 
 
@@ -196,7 +189,7 @@ def test_who_interrupts_that_wait_is_told_what_was_done(
     done = run_command("token", *arguments, "--database", database.url)
     assert done.returncode == 130
     assert done.stderr.decode().startswith(told)
-    assert [(token.name, token.revoked is None) for token in read_tokens(database.url)] == active
+    assert good(database) == active
 
 
 @pytest.mark.parametrize(
@@ -208,14 +201,11 @@ def test_who_interrupts_that_wait_is_told_what_was_done(
         (["add", "ci", "--link=stores.example"], "--link: an address begins with http"),
         (["add", "ci", "--scope=all"], "'all' is not one of 'read', 'write'"),
         (["add", "--scope=read"], "Missing argument 'name'"),
-        (["add", "ci", "--scope=read"], "there is no such database"),
-        (["list"], "there is no such database"),
-        (["revoke", "ci"], "there is no such database"),
+        (["revoke", "\udcff\n"], "NAME: expected 1 to 64 letters"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
-    done = run_command("token", *arguments, f"--database=sqlite:///{tmp_path}/stores.db")
-    (line,) = refused(done)
+    (line,) = refused(run_command("token", *arguments, f"--database=sqlite:///{tmp_path}/stores.db"))
     assert message in line
     assert not list(tmp_path.iterdir())
 
@@ -234,8 +224,6 @@ def test_a_token_that_there_is_not_cannot_be_revoked(database: Database) -> None
     add(database, "ci", "--scope=read")
     done = run_command("token", "revoke", "other", "--database", database.url)
     assert refused(done) == ["storekeeper: Token other does not exist; see `storekeeper token list`"]
-    done = run_command("token", "revoke", "\udcff\n", "--database", database.url)
-    assert refused(done)[0].startswith("storekeeper: NAME: expected 1 to 64 letters")
 
 
 async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Database) -> None:
@@ -261,18 +249,16 @@ async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(databas
 
 
 def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
-    source, target, full = prepared(new_database()), new_database(), prepared(new_database())
+    source, target, full = prepared(new_database()), new_database(), new_database()
     for name in ("one", "two"):
-        add(source, name, "--scope=read")
+        add_token(source.url, name, "read")
     assert run_command("copy", source.url, target.url).returncode == 0
     assert read_tokens(target.url) == read_tokens(source.url) != []
-    add(full, "own", "--scope=read")
+    add_token(full.url, "own", "read")
     [line] = refused(run_command("copy", source.url, full.url))
-    is_file = isinstance(source, Sqlite)
-    assert (
-        "there is a file of that name" if is_file else "the database has tokens already: name an empty one"
-    ) in line
-    assert [token.name for token in read_tokens(full.url)] == ["own"]
+    says = "there is a file of that name" if isinstance(source, Sqlite) else "has tokens already: name an empty one"
+    assert says in line
+    assert good(full) == [("own", True)]
 
 
 def test_only_auth_keeps_a_backup_from_before_the_first_token_closed(tmp_path: Path) -> None:
@@ -296,12 +282,11 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
     with serving(tmp_path, "--auth=all", "--examples") as service:
         url = f"http://127.0.0.1:{service.port}"
         assert run_command("check", "--read-only", url).returncode == 2
-        for arguments, env in ((["--token", str(file)], {}), ([], {"STOREKEEPER_TOKEN": text})):
-            done = run_command("check", "--read-only", "--json", *arguments, url, env=env)
+        # The question whether it may add to the examples alone needs the token too.
+        for arguments, env in ((["--token", str(file)], {}), (["--read-only"], {"STOREKEEPER_TOKEN": text})):
+            done = run_command("check", "--json", *arguments, url, env=env)
             assert done.returncode == 0, done.stdout + done.stderr
             assert text.encode() not in done.stdout + done.stderr
-        done = run_command("check", "--token", str(file), url)
-        assert done.returncode == 0, "the question whether it may add to the examples alone needs the token too"
     for content, message in (
         ("", "has no token"),
         ("Authorization: Bearer skt_a", "a token alone, without `Authorization"),

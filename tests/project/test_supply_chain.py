@@ -15,34 +15,26 @@ from packaging.version import Version
 import storekeeper
 from tests import ROOT
 from tests.harness.machine import need
+from tools import audit, sbom
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PINNED = re.compile(
     r"([a-z0-9][a-z0-9-]*)(?:\[[a-z0-9,-]+\])?==([^\s;\\]+)( ; [^\\]+?)?((?: --hash=sha256:[0-9a-f]{64})+)"
 )
 
-HOSTS = [
-    ".".join(parts)
-    for parts in (
-        ("pypi", "org"),
-        ("pythonhosted", "org"),
-        ("npmjs", "org"),
-        ("npmjs", "com"),
-        ("yarnpkg", "com"),
-        ("proxy.golang", "org"),
-        ("deb.debian", "org"),
-        ("crates", "io"),
-        ("rubygems", "org"),
-        ("docker", "io"),
-        ("ghcr", "io"),
-    )
-]
+_HOSTS = "pypi org,pythonhosted org,npmjs org,npmjs com,yarnpkg com,proxy.golang org,deb.debian org,crates io"
+HOSTS = [host.replace(" ", ".") for host in f"{_HOSTS},rubygems org,docker io,ghcr io".split(",")]
 """Of package registries, put together here so that this file names none either."""
 
 
 def requirements(lock: Path) -> list[str]:
     """Return the lines of a lock, each with its hashes."""
     return re.sub(r" ?\\\n *", " ", lock.read_text()).splitlines()
+
+
+def run_time() -> list[re.Match[str]]:
+    """Return the requirements of the run-time lock, as PINNED finds their parts."""
+    return [found for line in requirements(ROOT / "requirements/run.txt") if (found := PINNED.fullmatch(line))]
 
 
 def tracked() -> list[Path]:
@@ -107,32 +99,21 @@ def test_sqlite_has_no_corruption_bug_of_its_write_ahead_log() -> None:
 # The bill of materials.
 
 
-def write_bill(file: Path) -> str:
-    subprocess.run([sys.executable, "-m", "tools.sbom", file], cwd=ROOT, check=True, timeout=60)
-    return file.read_text()
-
-
-def test_the_bill_of_materials_is_the_lock_and_the_same_each_time(tmp_path: Path) -> None:
-    first = write_bill(tmp_path / "first.json")
-    assert write_bill(tmp_path / "second.json") == first
-    bill = json.loads(first)
+def test_the_bill_of_materials_is_the_lock_with_licences_and_the_same_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bill.json"
+    monkeypatch.setattr(sys, "argv", ["sbom", str(file)])
+    sbom.main()
+    bill = json.loads(file.read_text())
+    assert sbom.bill() == bill
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     main = bill["metadata"]["component"]
     assert (main["name"], main["version"]) == ("storekeeper", storekeeper.__version__)
     assert main["licenses"] == [{"expression": "Apache-2.0"}]
-    locked = {}
-    for line in requirements(ROOT / "requirements" / "run.txt"):
-        found = PINNED.fullmatch(line)
-        assert found
-        locked[f"pkg:pypi/{found[1]}@{found[2]}"] = set(re.findall(r"sha256:(\S+)", found[4]))
-    listed = {each["purl"]: {one["content"] for one in each["hashes"]} for each in bill["components"]}
-    assert listed == locked
-    assert len(bill["components"]) == len(locked)
-    assert {each["bom-ref"] for each in bill["components"]} == locked.keys()
-
-
-def test_the_bill_of_materials_has_the_licence_of_what_is_installed(tmp_path: Path) -> None:
-    bill = json.loads(write_bill(tmp_path / "bill.json"))
+    locked = {f"pkg:pypi/{each[1]}@{each[2]}": set(re.findall(r"sha256:(\S+)", each[4])) for each in run_time()}
+    assert {each["purl"]: {one["content"] for one in each["hashes"]} for each in bill["components"]} == locked
+    assert [each["bom-ref"] for each in bill["components"]] == list(locked)
     licences = {each["name"]: each.get("licenses") for each in bill["components"]}
     assert licences["uvicorn"] == [{"expression": "BSD-3-Clause"}]
     installed = {each.name.lower().replace("_", "-") for each in metadata.distributions()}
@@ -142,29 +123,23 @@ def test_the_bill_of_materials_has_the_licence_of_what_is_installed(tmp_path: Pa
 # The audit. What a real auditor answers depends on the day and the network; what is made of it does not.
 
 
-def needed() -> list[dict[str, object]]:
-    """Return what an auditor reports of the lock if it knows of nothing."""
-    found = [PINNED.fullmatch(line) for line in requirements(ROOT / "requirements" / "run.txt")]
-    return [
-        {"name": each[1], "version": each[2], "vulns": []}
-        for each in found
-        if each and (not each[3] or Marker(each[3].removeprefix(" ; ")).evaluate())
-    ]
+NEEDED: list[dict[str, object]] = [
+    {"name": each[1], "version": each[2], "vulns": []}
+    for each in run_time()
+    if not each[3] or Marker(each[3].removeprefix(" ; ")).evaluate()
+]
+"""What an auditor reports of the lock if it knows of nothing."""
 
 
-def audit(report: object, *, status: int = 0) -> tuple[int, str]:
-    """Run the audit with an auditor that prints a report; give the status and what it says."""
+def judged(report: object, *, status: int = 0) -> tuple[int, list[str]]:
     text = report if isinstance(report, str) else json.dumps(report)
-    auditor = [sys.executable, "-c", "import sys; print(sys.argv[1]); sys.exit(int(sys.argv[2]))", text, str(status)]
-    command = [sys.executable, "-m", "tools.audit", *auditor]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert not done.stderr
-    return done.returncode, done.stdout
+    return audit.judge(subprocess.CompletedProcess([], status, text, ""))
 
 
 def test_an_audit_of_everything_that_finds_nothing_passes() -> None:
-    status, said = audit({"dependencies": needed()})
-    assert (status, said) == (0, f"{len(needed())} packages, no known vulnerability\n")
+    auditor = [sys.executable, "-c", "import sys; print(sys.argv[1])", json.dumps({"dependencies": NEEDED})]
+    done = subprocess.run([sys.executable, "-m", "tools.audit", *auditor], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.decode() == f"{len(NEEDED)} packages, no known vulnerability\n"
 
 
 @pytest.mark.parametrize(
@@ -173,27 +148,22 @@ def test_an_audit_of_everything_that_finds_nothing_passes() -> None:
         "",
         "No known vulnerabilities found",
         {"dependencies": []},
-        {"dependencies": [{"name": each["name"], "skip_reason": "not found"} for each in needed()]},
-        {"dependencies": needed()[1:]},
-        {"dependencies": [{**needed()[0], "version": "0"}, *needed()[1:]]},
+        {"dependencies": [{"name": each["name"], "skip_reason": "not found"} for each in NEEDED]},
+        {"dependencies": NEEDED[1:]},
+        {"dependencies": [{**NEEDED[0], "version": "0"}, *NEEDED[1:]]},
     ],
     ids=["nothing", "no report", "empty", "all skipped", "one missing", "another version"],
 )
 def test_an_audit_that_skipped_packages_fails_and_says_so(report: object) -> None:
     """An auditor that reaches no advisory source may skip everything and still be content."""
-    status, said = audit(report)
+    status, [line] = judged(report)
     assert status == 2
-    assert said.startswith("NOT AUDITED: the auditor skipped ")
-    assert said.count("\n") == 1
+    assert line.startswith("NOT AUDITED: the auditor skipped ")
 
 
-def test_an_audit_whose_auditor_fails_fails_too() -> None:
-    failed = "NOT AUDITED: the auditor failed (it gave no reason)\n"
-    assert audit({"dependencies": needed()}, status=1) == (2, failed)
-
-
-def test_an_audit_that_finds_something_names_it() -> None:
-    first, *others = needed()
-    known = {**first, "vulns": [{"id": "CVE-1999-0001", "fix_versions": []}]}
-    status, said = audit({"dependencies": [known, *others]}, status=1)
-    assert (status, said) == (1, f"{first['name']} {first['version']}: CVE-1999-0001\n")
+def test_an_audit_whose_auditor_fails_fails_too_and_what_one_finds_is_named() -> None:
+    failed = "NOT AUDITED: the auditor failed (it gave no reason)"
+    assert judged({"dependencies": NEEDED}, status=1) == (2, [failed])
+    known = {**NEEDED[0], "vulns": [{"id": "CVE-1999-0001", "fix_versions": []}]}
+    named = f"{known['name']} {known['version']}: CVE-1999-0001"
+    assert judged({"dependencies": [known, *NEEDED[1:]]}, status=1) == (1, [named])

@@ -115,27 +115,23 @@ schema.prepare(Path({str(path)!r}))
     assert has_five(path)
 
 
-def test_a_start_waits_for_another_process_that_upgrades(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_waits_for_another_process_that_upgrades_but_not_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
-        start = threading.Thread(target=schema.prepare, args=(path,))
-        start.start()
-        start.join(0.2)
-        assert start.is_alive()
-        other.execute("COMMIT")
-        start.join(10)
-        assert not start.is_alive()
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "START_TIMEOUT", 0.1)
+            with pytest.raises(CannotStart, match="locked by another program: stop that one first"):
+                schema.prepare(path)
+        with ThreadPoolExecutor(1) as pool:
+            start = pool.submit(schema.prepare, path)
+            with pytest.raises(TimeoutError):
+                start.result(0.2)
+            other.execute("COMMIT")
+            start.result(10)
         assert other.pragma("user_version") == NOW + 1
-
-
-def test_an_upgrade_that_cannot_get_the_lock_says_who_has_to_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
-    monkeypatch.setattr(schema, "START_TIMEOUT", 0.1)
-    with connected(path) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(CannotStart, match="locked by another program: stop that one first"):
-            schema.prepare(path)
 
 
 def test_a_start_does_not_need_the_write_lock_that_an_import_holds(path: Path) -> None:
@@ -332,87 +328,42 @@ async def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(tmp
 # What is refused, and stays as it was.
 
 
-def foreign(path: Path) -> None:
-    with connected(path) as connection:
-        connection.execute("CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)")
+def sql(statements: str, *, ours: bool = False) -> Callable[[Path], None]:
+    """Return what makes a database with statements, in a file of ours or in a new one."""
+
+    def make(path: Path) -> None:
+        if ours:
+            schema.prepare(path)
+        with connected(path) as connection:
+            list(connection.execute(statements))
+
+    return make
 
 
-def foreign_with_a_log(path: Path) -> None:
-    with connected(path) as connection:
-        connection.pragma("journal_mode", "wal")
-    foreign(path)
+THEIRS = "CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)"
 
 
-def foreign_by_its_id(path: Path) -> None:
-    with connected(path) as connection:
-        connection.pragma("application_id", 77)
-        connection.execute("VACUUM")
+def killed(statements: str, left: str) -> Callable[[Path], None]:
+    """Return what makes a database by a process that is killed, which leaves a file that ends like this."""
+
+    def make(path: Path) -> None:
+        program = (
+            f"opened = apsw.Connection({str(path)!r}); list(opened.execute({statements!r})); os.kill(os.getpid(), 9)"
+        )
+        subprocess.run([sys.executable, "-c", f"import apsw, os; {program}"], check=False)
+        assert path.with_name(path.name + left).stat().st_size > 0
+
+    return make
 
 
-def foreign_by_its_version(path: Path) -> None:
-    with connected(path) as connection:
-        connection.pragma("user_version", 1)
-        connection.execute("VACUUM")
+ROLLED_BACK = """CREATE TABLE theirs (a); PRAGMA cache_size = 1; BEGIN;
+  WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT 100)
+  INSERT INTO theirs SELECT hex(randomblob(900)) FROM n"""
 
 
-def foreign_killed(path: Path) -> None:
-    """Its log has what the file has not."""
-    program = f"""
-import apsw, os
-connection = apsw.Connection({str(path)!r})
-connection.pragma("journal_mode", "wal")
-connection.execute("CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)")
-os.kill(os.getpid(), 9)
-"""
-    subprocess.run([sys.executable, "-c", program], check=False)
-    assert path.with_name(path.name + "-wal").stat().st_size > 0
-
-
-def foreign_killed_while_writing(path: Path) -> None:
-    """It has to be rolled back, by its own program."""
-    program = f"""
-import apsw, os
-connection = apsw.Connection({str(path)!r})
-connection.execute("CREATE TABLE theirs (a)")
-connection.execute("PRAGMA cache_size = 1; BEGIN")
-connection.executemany("INSERT INTO theirs VALUES (hex(randomblob(900)))", [()] * 100)
-os.kill(os.getpid(), 9)
-"""
-    subprocess.run([sys.executable, "-c", program], check=False)
-    assert path.with_name(path.name + "-journal").exists()
-
-
-def newer(path: Path) -> None:
-    schema.prepare(path)
-    with connected(path) as connection:
-        connection.pragma("user_version", NOW + 1)
-
-
-def never_released(path: Path) -> None:
-    schema.prepare(path)
-    with connected(path) as connection:
-        connection.pragma("user_version", NOW - 1)
-
-
-def text(path: Path) -> None:
-    path.write_text("name,address\nHarbour,20 Quay Road\n" * 200)
-
-
-def empty(path: Path) -> None:
-    path.touch()
-
-
-def only_a_log(path: Path) -> None:
-    path.with_name(path.name + "-wal").write_bytes(b"acknowledged")
-
-
-def only_a_journal(path: Path) -> None:
-    path.with_name(path.name + "-journal").write_bytes(b"to be rolled back")
-
-
-def emptied_beside_its_log(path: Path) -> None:
-    empty(path)
-    only_a_log(path)
+def beside(*ends: str) -> Callable[[Path], object]:
+    """Return what makes files whose names end like this; the database itself is empty."""
+    return lambda path: [path.with_name(path.name + end).write_text(end) for end in ends]
 
 
 def shortened(cut: int) -> Callable[[Path], None]:
@@ -430,55 +381,46 @@ def garbage_in_the_schema(path: Path) -> None:
         file.write(b"\xff" * 3996)
 
 
-def without(what: str) -> Callable[[Path], None]:
-    def without_a_table(path: Path) -> None:
-        schema.prepare(path)
-        with connected(path) as connection:
-            connection.execute(f"DROP {what}")
-
-    return without_a_table
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-
-
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-REFUSED = [
-    (foreign, "another program's database: name another file"),
-    (foreign_with_a_log, "another program's database"),
-    (foreign_by_its_id, "another program's database"),
-    (foreign_by_its_version, "another program's database"),
-    (foreign_killed, "another program's database"),
-    (foreign_killed_while_writing, "another program's database"),
-    (never_released, f"written before the first release (its schema is {NOW - 1}): export its stores with the"),
-    (newer, f"written by a newer Storekeeper (its schema is {NOW + 1}, this one knows {NOW}): install that"),
-    (text, "not a database: name another file"),
-    (empty, "empty, so not a database: restore it, or delete it"),
-    (only_a_log, "gone but its log stores.db-wal is there: restore"),
-    (only_a_journal, "gone but its log stores.db-journal is there: restore"),
-    (emptied_beside_its_log, "gone but its log stores.db-wal is there: restore"),
-    (shortened(100), "damaged (its end is missing): restore"),
-    (shortened(4096), "damaged (database disk image is malformed): restore"),
-    (shortened(-4096), "damaged (database disk image is malformed): restore"),
-    (shortened(-50), "damaged (database disk image is malformed): restore"),
-    (garbage_in_the_schema, "damaged (database disk image is malformed): restore"),
-    (without(f"TABLE {CHANGES_TABLE}"), "damaged (a table is missing): restore"),
-    (without("TABLE tokens"), "damaged (a table is missing): restore"),
-    (without("TABLE collection"), "damaged (a table is missing): restore"),
-    (folder, "not a file: name another one"),
-    (pipe, "not a file: name another one"),
-]
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "foreign": (sql(THEIRS), "another program's database: name another file"),
+    "with a log": (sql(f"PRAGMA journal_mode = wal; {THEIRS}"), "another program's database"),
+    "by its id": (sql("PRAGMA application_id = 77; VACUUM"), "another program's database"),
+    "by its version": (sql("PRAGMA user_version = 1; VACUUM"), "another program's database"),
+    "killed": (killed(f"PRAGMA journal_mode = wal; {THEIRS}", "-wal"), "another program's database"),
+    "killed while writing": (killed(ROLLED_BACK, "-journal"), "another program's database"),
+    "never released": (
+        sql(f"PRAGMA user_version = {NOW - 1}", ours=True),
+        f"written before the first release (its schema is {NOW - 1}): export its stores with the",
+    ),
+    "newer": (
+        sql(f"PRAGMA user_version = {NOW + 1}", ours=True),
+        f"written by a newer Storekeeper (its schema is {NOW + 1}, this one knows {NOW}): install that",
+    ),
+    "text": (
+        lambda path: path.write_text("name,address\nHarbour,20 Quay Road\n" * 200),
+        "not a database: name another",
+    ),
+    "empty": (beside(""), "empty, so not a database: restore it, or delete it"),
+    "a log": (beside("-wal"), "gone but its log stores.db-wal is there: restore"),
+    "a journal": (beside("-journal"), "gone but its log stores.db-journal is there: restore"),
+    "emptied beside its log": (beside("", "-wal"), "gone but its log stores.db-wal is there: restore"),
+    "without its end": (shortened(100), "damaged (its end is missing): restore"),
+    "without a page": (shortened(4096), "damaged (database disk image is malformed): restore"),
+    "one page": (shortened(-4096), "damaged (database disk image is malformed): restore"),
+    "50 bytes": (shortened(-50), "damaged (database disk image is malformed): restore"),
+    "garbage": (garbage_in_the_schema, "damaged (database disk image is malformed): restore"),
+    **{
+        f"without {table}": (sql(f"DROP TABLE {table}", ours=True), "damaged (a table is missing): restore")
+        for table in (CHANGES_TABLE, "tokens", "collection")
+    },
+    "folder": (Path.mkdir, "not a file: name another one"),
+    "pipe": (os.mkfifo, "not a file: name another one"),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "message"), REFUSED, ids=[f"{make.__name__}{n}" for n, (make, _) in enumerate(REFUSED)]
-)
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_is_no_good_database_is_refused_untouched(
-    tmp_path: Path, make: Callable[[Path], None], message: str
+    tmp_path: Path, make: Callable[[Path], object], message: str
 ) -> None:
     path = tmp_path / "stores.db"
     make(path)
@@ -494,7 +436,7 @@ def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> None:
     elsewhere.mkdir()
     link = tmp_path / "stores.db"
     link.symlink_to(elsewhere / "real.db")
-    only_a_log(elsewhere / "real.db")
+    beside("-wal")(elsewhere / "real.db")
     with pytest.raises(CannotStart, match=r"its log real\.db-wal is there"):
         schema.prepare(link)
     (elsewhere / "real.db-wal").unlink()
@@ -589,38 +531,26 @@ def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monke
 
 @pytest.mark.parametrize("rounds", [6, *thorough(60)])
 def test_first_starts_at_one_moment_make_one_database(tmp_path: Path, rounds: int) -> None:
-    failures: list[BaseException] = []
+    together = threading.Barrier(8)
 
-    def start(path: Path, together: threading.Barrier) -> None:
+    def start(path: Path) -> None:
         together.wait()
-        try:
-            schema.prepare(path)
-        except BaseException as error:  # noqa: BLE001 - the test's thread reports it
-            failures.append(error)
+        schema.prepare(path)
 
-    for number in range(rounds):
-        path = tmp_path / f"{number}.db"
-        together = threading.Barrier(8)
-        threads = [threading.Thread(target=start, args=(path, together)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        with connected(path) as connection:
-            assert connection.pragma("user_version") == NOW
-    assert failures == []
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(rounds):
+            path = tmp_path / f"{number}.db"
+            assert list(pool.map(start, [path] * 8)) == [None] * 8
+            with connected(path) as connection:
+                assert connection.pragma("user_version") == NOW
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(rounds))
 
 
 @pytest.mark.thorough
 def test_eight_services_started_at_once_on_a_new_file_have_three_examples(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        services = []
-        for number in range(8):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            url = f"sqlite:///{tmp_path}/stores.db"
-            services.append(stack.enter_context(serving(folder, "--examples", database=url, ready=False)))
+        starts = (serving(tmp_path, "--examples", ready=False) for _ in range(8))
+        services = [stack.enter_context(start) for start in starts]
         for service in services:
             service.wait()
         expected = [one.name for one in EXAMPLES]
