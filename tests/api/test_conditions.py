@@ -78,8 +78,8 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
     """There are hundreds of KB of them in one head."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(1000))
     kept = weakref.ref(many)
-    preconditions = Preconditions(many, idempotency_key="key")
-    assert preconditions.key(("store", 1, "Name", None), 0)
+    preconditions = Preconditions(many)
+    assert preconditions.key("key", 0, ("store", 1, "Name", None))
     del many, preconditions
     assert kept() is None
 
@@ -87,8 +87,8 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
 def test_a_request_with_a_key_has_the_same_number_in_every_process_and_version() -> None:
     """Else it is another request after a restart or an upgrade. Sets have another order in each process."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(20))
-    replace = Preconditions(many, None, "key").key(("store", 7, "Name", "1 Road"), 3)
-    create = Preconditions(None, None, "key").key(("stores", None, "Name", "1 Road"), 0)
-    assert Preconditions(many).key(("store", 7, "Name", None), 3) is None
+    replace = Preconditions(many).key("key", 3, ("store", 7, "Name", "1 Road"))
+    create = Preconditions().key("key", 0, ("stores", None, "Name", "1 Road"))
+    assert Preconditions(many).key("", 3, ("store", 7, "Name", None)) is None
     assert replace == ("3 key", 5888496581782306191)
     assert create == ("key", -3330016781047931073)

@@ -259,8 +259,8 @@ def drops_nothing_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 def shares_keys_among_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     owned = Preconditions.key
 
-    def of_nobody(asked: Preconditions, content: Any, _token_number: int) -> Any:
-        return owned(asked, content, 0)
+    def of_nobody(asked: Preconditions, sent: str, _token_number: int, content: Any) -> Any:
+        return owned(asked, sent, 0, content)
 
     monkeypatch.setattr(Preconditions, "key", of_nobody)
 

@@ -12,7 +12,7 @@ from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
 from storekeeper.commands import Before, Change, Command, Create, Remembered, Result, apply, replacements
 from storekeeper.errors import Unavailable
-from storekeeper.http.request import Request
+from storekeeper.http.request import Request, identify
 from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.search import folded
 from storekeeper.settings import Settings
@@ -184,7 +184,9 @@ def an_application(*, tokens: bool = False, **settings: Any) -> Application:
 
 def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"") -> Request:
     """Return a whole request as a reader makes it."""
-    return Request(method, target, headers, "1.1", True, body)
+    request = Request(method, target, headers, "1.1", True, body)
+    identify(request)
+    return request
 
 
 def _respond(

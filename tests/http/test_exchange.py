@@ -21,7 +21,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.request import BodyLimit, Request
-from storekeeper.http.response import MAX_BODY_BYTES, TEXT, Deferred, Fields, Headers, Response, StreamAborted
+from storekeeper.http.response import MAX_BODY_BYTES, TEXT, Deferred, Fields, Response, StreamAborted
 from storekeeper.http.runtime import Observer, Runtime, Served, ignore
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import (
@@ -84,8 +84,8 @@ class Odd:
     def early_refusal(self, _request: Request) -> Response | None:
         return None
 
-    def fields(self, _headers: Fields) -> Headers:
-        return ()
+    def fields(self, _headers: Fields) -> bytes:
+        return b""
 
     def body_limit(self, target: bytes) -> BodyLimit:
         return BodyLimit(2 * MAX_BODY_BYTES, 60.0) if target == b"/large" else BodyLimit()

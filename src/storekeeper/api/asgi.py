@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from storekeeper.events import request_id
-from storekeeper.http.request import Request, exceeds, find_id
-from storekeeper.http.response import Deferred, Response, framed_headers, too_large
+from storekeeper.http.request import Request, exceeds, identify
+from storekeeper.http.response import Deferred, Response, framed_headers, parse_fields, too_large
 from storekeeper.http.runtime import Runtime, Served
 
 
@@ -25,8 +25,9 @@ class AsgiApplication:
         began = perf_counter()
         # ASGI allows any iterable, and some servers leave the blanks around a value.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        id = find_id(b"".join([b"\r\n%b:%b" % pair for pair in headers]))
-        request = Request(scope["method"], _target(scope), headers, scope["http_version"], True, id=id)
+        request = Request(scope["method"], _target(scope), headers, scope["http_version"], True)
+        identify(request)
+        id = request.id
         request_id.set(id)
         status = size = 0
 
@@ -39,8 +40,8 @@ class AsgiApplication:
         try:
             response = await self._respond(request, receive)
             if response is not None:
-                fields = (*self._application.fields(headers), *([(b"x-request-id", id)] if id else []))
-                await _send(response, [*framed_headers(response), *fields], request, receive, counted)
+                fields = parse_fields(framed_headers(response) + self._application.fields(headers))
+                await _send(response, fields + [(b"x-request-id", id)] * bool(id), request, receive, counted)
         finally:
             seconds, who = perf_counter() - began, (request.token_number, scope.get("client"), id)
             self._observe(Served(request.route, request.method, status, size, seconds, *who))

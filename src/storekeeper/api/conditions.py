@@ -12,8 +12,8 @@ import msgspec
 
 from storekeeper.commands import ANY, Key, Tags, matches
 from storekeeper.errors import InvalidInput
-from storekeeper.http.request import field
-from storekeeper.http.response import NO_CONTENT, Fields, Response, error_response
+from storekeeper.http.request import KEY, field
+from storekeeper.http.response import NO_CACHE, Fields, Response, error_response
 
 _JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
 _UTF8 = (b"utf-8", b"utf8")
@@ -24,30 +24,29 @@ _OPAQUE = re.compile(r'"[^"]*"')
 _COMPRESSED = re.compile(rb'(?:-gzip|-br|-zstd|-deflate|;gzip)(?=")')
 """The mark that a compressing proxy adds to a tag. It is taken off, as ours are strong (decision 33)."""
 
-_KEY = re.compile(rb'[ \t]*("?)([!#-\[\]-~]{1,255})\1[ \t]*')
+_KEY = re.compile(rb"[ \t]*%b[ \t]*" % KEY)
 _encode = msgspec.json.Encoder().encode
 
 
 class Preconditions(msgspec.Struct, frozen=True):
-    """The entity tags that a write depends on, and its Idempotency-Key as it was sent, without quotes."""
+    """The entity tags that a write depends on."""
 
     if_match: Tags | None = None
     if_none_match: Tags | None = None
-    idempotency_key: str | None = None
 
-    def key(self, content: tuple[Any, ...], token_number: int) -> Key | None:
-        """Return the key of a write, with the hash that the same request will have again; None if it has no key.
+    def key(self, sent: str, token_number: int, content: tuple[Any, ...]) -> Key | None:
+        """Return the Idempotency-Key of a write, with the hash that the same request will have again.
 
-        The first part of the content is the route: one method of it writes. `token_number` is that of the token that
-        the key belongs to, 0 for the clients without one.
+        `token_number` is that of the token that the key belongs to, 0 for the clients without one. The first part of
+        the content is the route: one method of it writes. None if `sent` is empty.
         """
-        if self.idempotency_key is None:
+        if not sent:
             return None
         tags = None if self.if_match is None else sorted(self.if_match)
         text = _encode((*content, tags))
         request = int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
         # No key that a client sends has a blank.
-        return f"{token_number} {self.idempotency_key}" if token_number else self.idempotency_key, request
+        return f"{token_number} {sent}" if token_number else sent, request
 
 
 def check_type(headers: Fields) -> Response | None:
@@ -72,7 +71,7 @@ def check_coding(headers: Fields) -> Response | None:
 
 
 def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
-    """Return the preconditions of a write; raises InvalidInput with every violation.
+    """Return the preconditions of a write; raises InvalidInput with every violation, also of its Idempotency-Key.
 
     A create ignores If-None-Match (decision 33).
     """
@@ -80,20 +79,19 @@ def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
     tags = {name: parse_tags(value) for name in names if (value := field(headers, name.encode())) is not None}
     rules = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
     keys = [value for name, value in headers if name == b"idempotency-key"]
-    key = parse_key(keys[0]) if len(keys) == 1 else None
-    if keys and key is None:
+    if len(keys) > 1 or not all(map(_KEY.fullmatch, keys)):
         rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
         rules["idempotency-key"] = rule
     if rules:
         raise InvalidInput("headers", {name: f'"{name}" {rule}' for name, rule in rules.items()})
-    return Preconditions(tags.get("if-match"), tags.get("if-none-match"), key)
+    return Preconditions(tags.get("if-match"), tags.get("if-none-match"))
 
 
 def not_modified(if_none_match: Tags, current: str) -> Response | None:
     """Return the 304 if the client has the current tag already, else None."""
     if not matches(if_none_match, current):
         return None
-    return Response(b"", NO_CONTENT, 304, tag=current.encode())
+    return Response(b"", NO_CACHE, 304, tag=current.encode())
 
 
 def parse_tags(value: bytes) -> Tags | None:
@@ -104,12 +102,6 @@ def parse_tags(value: bytes) -> Tags | None:
     if _LIST.fullmatch(value):
         return frozenset(_OPAQUE.findall(_COMPRESSED.sub(b"", value).decode("latin-1")))
     return ANY if value.strip(b" \t") == b"*" else None
-
-
-def parse_key(value: bytes) -> str | None:
-    """Return the key in the value of the field, without its quotes if it has some; None if it is not valid."""
-    found = _KEY.fullmatch(value)
-    return found[2].decode() if found else None
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -15,7 +15,7 @@ from storekeeper.errors import (
 from storekeeper.events import Event, emit
 from storekeeper.http.response import (
     INTERNAL_ERROR,
-    NO_CONTENT,
+    NO_CACHE,
     Deferred,
     Response,
     Validation,
@@ -82,7 +82,7 @@ NOT_FOUND = error_response(404, "Not Found")
 
 def not_allowed(method: str, allowed: Iterable[str]) -> Response:
     """Return the response to a method that a path does not have; OPTIONS asks for just that (decision 16)."""
-    allow = ((b"allow", ", ".join(allowed).encode()),)
+    allow = f"allow: {', '.join(allowed)}\r\n".encode()
     if method == "OPTIONS":
-        return Response(b"", NO_CONTENT + allow, 204)
+        return Response(b"", NO_CACHE + allow, 204)
     return error_response(405, "Method Not Allowed", headers=allow)

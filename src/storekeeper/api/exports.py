@@ -18,7 +18,7 @@ from storekeeper.collection import Collection, completed
 from storekeeper.commands import Tags, tag
 from storekeeper.exports import Export
 from storekeeper.http.request import Request, field
-from storekeeper.http.response import Deferred, Fields, Headers, Response
+from storekeeper.http.response import NO_CACHE, Deferred, Fields, Response
 from storekeeper.sheets import TYPES
 
 MAX_EXPORTS = 4
@@ -68,12 +68,9 @@ class Exports:
         return Response(b"", _headers(order.format), stream=_parts(spool), tag=current)
 
 
-def _headers(format: str) -> Headers:
-    return (
-        (b"content-type", TYPES[format].encode()),
-        (b"content-disposition", b'attachment; filename="stores.%b"' % format.encode()),
-        (b"cache-control", b"no-cache"),
-    )
+def _headers(format: str) -> bytes:
+    fields = f'content-type: {TYPES[format]}\r\ncontent-disposition: attachment; filename="stores.{format}"\r\n'
+    return fields.encode() + NO_CACHE
 
 
 async def _parts(spool: Spool) -> AsyncGenerator[bytes, None]:

@@ -20,7 +20,7 @@ from storekeeper.commands import Tags
 from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.http.request import Request, field
-from storekeeper.http.response import JSON, Deferred, Fields, Headers, Response, unavailable
+from storekeeper.http.response import JSON, NO_CACHE, Deferred, Fields, Response, unavailable
 
 POLL_INTERVAL = 0.2
 """Seconds between two looks for changes, while somebody listens."""
@@ -40,14 +40,9 @@ SLICE = 100
 WAKE_SLICE = 32
 """Listeners that are woken in one loop iteration: about a millisecond."""
 
-_VARY = (b"vary", b"authorization, accept")
-_JSON: Headers = (*JSON, _VARY)
-_EVENTS: Headers = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-    _VARY,
-)
+_VARY = b"vary: authorization, accept\r\n"
+_JSON = JSON + _VARY
+_EVENTS = b"content-type: text/event-stream; charset=utf-8\r\nx-accel-buffering: no\r\n" + NO_CACHE + _VARY
 _REFUSED = re.compile(rb"q=0(\.0*)?")
 
 
@@ -102,7 +97,7 @@ class Feed:
         end = Cursor(end.number(page.version, page.epoch), page.epoch)
         tag = f'"{end.seq}.{page.version}.{page.epoch}{".by" * with_by}"'
         if tags is not None and (unchanged := not_modified(tags, tag)):
-            unchanged.headers += (_VARY,)
+            unchanged.headers += _VARY
             return unchanged
         numbers = str(end).encode(), page.version
         body = b'{"changes":[%b],"next":"%b","head":%d}' % (b",".join(changes), *numbers)

@@ -10,7 +10,7 @@ from storekeeper.api.errors import NOT_FOUND
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.routes import last_segment
 from storekeeper.http.request import Request, field
-from storekeeper.http.response import Fields, Headers, Response
+from storekeeper.http.response import NO_CACHE, Fields, Response
 
 _TYPES = {
     ".css": b"text/css; charset=utf-8",
@@ -28,22 +28,21 @@ def planners(page: Path, find: Callable[[bytes], Path | None], policy: bytes) ->
     `policy` is the page's Content-Security-Policy, beside what holds for every page.
     """
     headers = (
-        (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; " + policy),
-        (b"referrer-policy", b"no-referrer"),
-        (b"x-content-type-options", b"nosniff"),
+        b"content-security-policy: default-src 'none'; base-uri 'none'; form-action 'none'; %b\r\n"
+        b"referrer-policy: no-referrer\r\nx-content-type-options: nosniff\r\n" % policy
     )
 
     def plan_file(_method: str, fields: Fields) -> Plan:
         return Plan(partial(run, fields))
 
     def run(fields: Fields, request: Request) -> Response:
-        path = find(last_segment(request.target))
+        path = find(last_segment(request.target.partition(b"?")[0]))
         return respond(path, fields, headers) if path else NOT_FOUND
 
     return lambda _, fields: constant(respond(page, fields, headers)), plan_file
 
 
-def respond(path: Path, request: Fields, headers: Headers = ()) -> Response:
+def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
     """Return a file, or a 304 if the `request` has its tag; `headers` are more fields of the response."""
     file = _read(path, headers)
     tags = parse_tags(field(request, b"if-none-match") or b"")
@@ -51,7 +50,7 @@ def respond(path: Path, request: Fields, headers: Headers = ()) -> Response:
 
 
 @cache
-def _read(path: Path, headers: Headers) -> Response:
+def _read(path: Path, headers: bytes) -> Response:
     content = path.read_bytes()
-    fields = ((b"content-type", _TYPES[path.suffix]), (b"cache-control", b"no-cache"), *headers)
+    fields = b"content-type: %b\r\n%b%b" % (_TYPES[path.suffix], NO_CACHE, headers)
     return Response(content, fields, tag=b'"%b"' % blake2b(content, digest_size=16).hexdigest().encode())

@@ -13,7 +13,7 @@ from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Claim, Plan
 from storekeeper.api.routes import Scope
 from storekeeper.api.token_table import TokenTable, challenge
-from storekeeper.http.response import Fields, Response, encode_fields, error_response
+from storekeeper.http.response import Fields, Response, error_response
 from storekeeper.tokens import hashed, is_well_formed
 
 Mode = Literal["open", "writes", "all"]
@@ -32,7 +32,7 @@ class Gate:
 
     def guard(self, plan: Plan, method: str, headers: Fields) -> Plan:
         """Return a plan with what the gate decides: a refusal, or a claim that has to be good at each request."""
-        fields = encode_fields(self._pages.fields(headers))
+        fields = self._pages.fields(headers)
         credentials = [value for name, value in headers if name == b"authorization"] if self._tokens else []
         claim = self._pages.respond(method, headers) or self._claim(plan.scope, credentials)
         if isinstance(refusal := claim, Response):

@@ -6,7 +6,7 @@ A body goes to a spool while it arrives, and is read on a thread. One import run
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -41,7 +41,7 @@ RESPONSE_TIMEOUT = 58.0
 
 TOO_SLOW = "The import takes too long: use the command storekeeper import"
 
-_REPLAYED = (*JSON, (b"idempotent-replayed", b"true"))
+_REPLAYED = JSON + b"idempotent-replayed: true\r\n"
 _NEEDS_MATCH = (
     '"match" or "add" is required, because the list has stores: send match=id, match=name or match=COLUMN (the key'
     " that another system has for a store), or add=true if all rows are new stores"
@@ -93,13 +93,13 @@ class Imports:
                 return refusal
         spool, request.upload = request.upload, None
         assert isinstance(spool, Spool)
-        work = self._import(replace(order, token_number=request.token_number), preconditions, spool)
-        return deferred(asyncio.ensure_future(work), lambda response: response, generic=self._generic)
+        opened = partial(_open, spool, replace(order, token_number=request.token_number), preconditions, request.key)
+        return deferred(asyncio.ensure_future(self._import(opened)), lambda response: response, generic=self._generic)
 
-    async def _import(self, order: Import, preconditions: Preconditions, spool: Spool) -> Response:
+    async def _import(self, opened: Callable[[], tuple[SheetRows, Import]]) -> Response:
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
-                rows, order = await run_in_thread(partial(_open, spool, order, preconditions))
+                rows, order = await run_in_thread(opened)
                 return await self._carry_out(rows, order)
         except BadFile as error:
             raise _invalid(error) from None
@@ -130,11 +130,11 @@ def _tag(counts: Counts) -> bytes:
     return f'"{counts.version}"'.encode()
 
 
-def _open(spool: Spool, order: Import, preconditions: Preconditions) -> tuple[SheetRows, Import]:
+def _open(spool: Spool, order: Import, preconditions: Preconditions, sent: str) -> tuple[SheetRows, Import]:
     """Return the rows of a body, and what to do with them. Raises BadFile."""
     spool.seek(0)
     hashed = hashlib.file_digest(spool, "sha256").hexdigest()
-    key = preconditions.key(("imports", order, hashed), order.token_number)
+    key = preconditions.key(sent, order.token_number, ("imports", order, hashed))
     rows = SheetRows(spool, order, within(READ_TIMEOUT, TOO_SLOW))
     return rows, replace(order, match=rows.match, if_match=preconditions.if_match, key=key)
 

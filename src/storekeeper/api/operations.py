@@ -17,9 +17,9 @@ from storekeeper.collection import Collection, completed
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Unavailable
 from storekeeper.http.request import Request
-from storekeeper.http.response import Deferred, Headers, Response
+from storekeeper.http.response import NO_CACHE, Deferred, Response
 
-_TEXT: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"), (b"cache-control", b"no-cache"))
+_TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n" + NO_CACHE
 
 
 def planners(

@@ -9,22 +9,23 @@ from ipaddress import ip_address
 
 from storekeeper.api.routes import METHODS
 from storekeeper.http.request import field
-from storekeeper.http.response import NO_CONTENT, Fields, Headers, Response, error_response
+from storekeeper.http.response import NO_CACHE, Fields, Response, error_response
 
 _PAGE_FIELDS = frozenset((b"origin", b"referer", b"sec-fetch-site", b"accept-language"))
 """Fields that browsers add; a page cannot leave all of them out."""
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
-_EXPOSED = b"etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
-_VARY: Headers = ((b"vary", b"origin"),)
-_PREFLIGHT: Headers = (
-    (b"access-control-allow-methods", ", ".join(METHODS).encode()),
-    (
-        b"access-control-allow-headers",
-        b"authorization, content-type, if-match, if-none-match, idempotency-key, last-event-id",
-    ),
-    (b"access-control-max-age", b"600"),
+_EXPOSED = (
+    b"access-control-expose-headers:"
+    b" etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate\r\n"
+)
+_VARY = b"vary: origin\r\n"
+_PREFLIGHT = (
+    b"access-control-allow-methods: %b\r\n"
+    b"access-control-allow-headers:"
+    b" authorization, content-type, if-match, if-none-match, idempotency-key, last-event-id\r\n"
+    b"access-control-max-age: 600\r\n" % ", ".join(METHODS).encode()
 )
 _HOST = re.compile(rb"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
@@ -40,14 +41,14 @@ class WebPages:
         self._named = frozenset(origin.encode() for origin in origins)
         self._hosts = None if hosts is None else frozenset([b"localhost", *(name.lower().encode() for name in hosts)])
 
-    def fields(self, headers: Fields) -> Headers:
+    def fields(self, headers: Fields) -> bytes:
         """Return the CORS fields of the response to a request with these headers."""
         if not self._named:
-            return ()
+            return b""
         origin = field(headers, b"origin")
         if origin is None or origin not in self._named:
             return _VARY
-        return ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), *_VARY)
+        return b"access-control-allow-origin: %b\r\n" % origin + _EXPOSED + _VARY
 
     def respond(self, method: str, headers: Fields) -> Response | None:
         """Return the refusal of a page's request, or the response to a preflight; None if the request may go on.
@@ -62,7 +63,7 @@ class WebPages:
         if method in _SAFE_METHODS:
             asks = method == "OPTIONS" and field(headers, b"access-control-request-method") is not None
             named = asks and field(headers, b"origin") in self._named
-            return Response(b"", NO_CONTENT + _PREFLIGHT, 204) if named else None
+            return Response(b"", NO_CACHE + _PREFLIGHT, 204) if named else None
         if self._is_welcome(headers):
             return None
         return error_response(403, "A page of another site may not write here: --cors-origin names those that may")

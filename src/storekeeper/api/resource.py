@@ -28,7 +28,6 @@ from storekeeper.http.response import (
     TEXT,
     Deferred,
     Fields,
-    Headers,
     Response,
     StreamAborted,
     error_response,
@@ -37,10 +36,18 @@ from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Replay, Store, check_payload
 
 _TEST = Response(b"OK", TEXT, cacheable=True)
-_REPLAYED = (*JSON, (b"idempotent-replayed", b"true"))
+_REPLAYED = JSON + b"idempotent-replayed: true\r\n"
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+
+
+class _Body(msgspec.Struct, gc=False):
+    """A store in a response, in the contract's order."""
+
+    id: int
+    name: str
+    address: str | None
 
 
 class Resource:
@@ -83,14 +90,16 @@ class Resource:
             return constant(to_response(error, generic=self._generic))
 
     def _get(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
-        id_text, query = last_segment(request.target), request.target.partition(b"?")[2]
+        path, _, query = request.target.partition(b"?")
+        id_text = last_segment(path)
         id, at = parse_id(id_text), parse_store_query(query) if query else None
         if id is None and at is None:
             return self._missing(id_text)
         # No store has the id 0; but whether the moment is good comes before that (decision 31).
         store = self._collection.get(id or 0) if at is None else self._collection.get_at(id or 0, at)
-        render = partial(self._found, id_text, if_none_match, at)
-        return self._deferred(store, render) if isinstance(store, Future) else render(store)
+        if isinstance(store, Future):
+            return self._deferred(store, partial(self._found, id_text, if_none_match, at))
+        return self._found(id_text, if_none_match, at, store)
 
     def _list(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
         query = request.target.partition(b"?")[2]
@@ -117,15 +126,15 @@ class Resource:
 
     def _create(self, preconditions: Preconditions, request: Request) -> Deferred:
         payload = self._payload(request.body)
-        key = preconditions.key(("stores", None, *astuple(payload)), request.token_number)
+        key = preconditions.key(request.key, request.token_number, ("stores", None, *astuple(payload)))
         command = Create(payload, preconditions.if_match, key, request.token_number)
         return self._deferred(self._collection.write(command), partial(self._written, b""))
 
     def _replace(self, preconditions: Preconditions, request: Request) -> Response | Deferred:
         payload = self._payload(request.body)  # checked before the id (decision 3)
-        id_text = last_segment(request.target)
+        id_text = last_segment(request.target.partition(b"?")[0])
         id = parse_id(id_text)
-        key = preconditions.key(("store", id, *astuple(payload)), request.token_number)
+        key = preconditions.key(request.key, request.token_number, ("store", id, *astuple(payload)))
         if id is None and key is None:
             return self._missing(id_text)
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
@@ -188,8 +197,8 @@ def _is_lasting(at: Moment | None) -> bool:
     return at is None or at.time is None
 
 
-def _store_response(store: Store, headers: Headers = JSON, location: bytes = b"") -> Response:
-    body = b'{"id":%d,"name":%b,"address":%b}' % (store.id, _encode(store.name), _encode(store.address))
+def _store_response(store: Store, headers: bytes = JSON, location: bytes = b"") -> Response:
+    body = _encode(_Body(store.id, store.name, store.address))
     return Response(body, headers, tag=tag(store.version, store.epoch).encode(), location=location)
 
 
@@ -199,9 +208,9 @@ def _list_response(query: bytes, at: Moment | None, if_none_match: Tags | None, 
         return unchanged
     headers = JSON
     if listing.last is not None:
-        headers += ((b"link", b'</api/stores?%b>; rel="next"' % next_page(query, listing.last)),)
+        headers += b'link: </api/stores?%b>; rel="next"\r\n' % next_page(query, listing.last)
     if listing.total is not None:
-        headers += ((b"total-count", b"%d" % listing.total),)
+        headers += b"total-count: %d\r\n" % listing.total
     if listing.rest is None:
         body = b"[%b]" % listing.first
         return Response(body, headers, tag=current.encode(), cacheable=_is_lasting(at))

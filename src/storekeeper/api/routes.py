@@ -65,18 +65,21 @@ _BY_FOLDER = {path.rpartition(b"/")[0]: route for path, route in _BY_PATH.items(
 def match_route(path: bytes) -> Route | None:
     """Return the route of a path, or None. The path is split before it is percent-decoded."""
     folder, _, name = path.rpartition(b"/")
-    if b"%" in path:
+    route = (_BY_FOLDER.get(folder) if name else None) or _BY_PATH.get(path)
+    if route is None and b"%" in path:
         folders = [unquote_to_bytes(segment) for segment in folder.split(b"/")]
         folder, name = b"/".join(folders), unquote_to_bytes(name)
         if any(b"/" in segment for segment in folders):
             return None
         path = b"" if b"/" in name else folder + b"/" + name
-    return (_BY_FOLDER.get(folder) if name else None) or _BY_PATH.get(path)
+        route = (_BY_FOLDER.get(folder) if name else None) or _BY_PATH.get(path)
+    return route
 
 
-def last_segment(target: bytes) -> bytes:
-    """Return the last segment of a target's path, percent-decoded: what stands for the braces of its route."""
-    return unquote_to_bytes(target.partition(b"?")[0].rpartition(b"/")[2])
+def last_segment(path: bytes) -> bytes:
+    """Return the last segment of a path, percent-decoded: what stands for the braces of its route."""
+    segment = path.rpartition(b"/")[2]
+    return segment if segment.isalnum() else unquote_to_bytes(segment)
 
 
 def parse_id(id_text: bytes) -> int | None:

@@ -110,4 +110,4 @@ def challenge(status: int, message: str, error: str = "") -> Response:
     """Return the refusal of a request without a token, or with one that is not good enough."""
     # RFC 6750, section 3.
     value = f'Bearer realm="storekeeper"{error}'.encode()
-    return error_response(status, message, headers=((b"www-authenticate", value),))
+    return error_response(status, message, headers=b"www-authenticate: %b\r\n" % value)

@@ -5,7 +5,8 @@ the database is the same. It is taken before a response is read, so a response i
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 MAX_CACHED_BYTES = 8 * 2**20
 """Bytes of all requests and their responses. When they would be more, all are dropped."""
@@ -14,7 +15,7 @@ MAX_RESPONSE_BYTES = 64 * 1024
 """Bytes of one cached response."""
 
 
-class Cached(NamedTuple):
+class Cached(msgspec.Struct, gc=False):
     """A 200: what follows the start of its head, and its route for the observer."""
 
     rest: bytes

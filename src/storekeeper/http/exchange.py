@@ -54,7 +54,8 @@ class Exchange:
     def end(self) -> None:
         """Tell the observer that the response is complete or broken off."""
         self.over = True
-        self.stop()
+        if self._stop is not None:
+            self._stop()
         request, seconds = self.request, perf_counter() - self._began
         who = request.token_number, self._connection.client, request.id
         self._connection.runtime.observe(
@@ -91,7 +92,7 @@ class Exchange:
                 connection.spawn(self._stream(response, start + rest, close=close, chunked=chunked))
                 return
             if request.cache_key and response.cacheable and not close:
-                connection.runtime.cache.put(request.cache_key, Cached(rest, request.route))
+                connection.runtime.cache.put(request.cache_key, Cached(rest, request.plan.route))
             self._status = response.status
             self._size += connection.write(start + rest)
             connection.finish(self, close=close)

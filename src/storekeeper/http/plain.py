@@ -13,9 +13,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, find_id, is_host, size_of
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, cut_own, is_host, size_of
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
@@ -71,9 +70,6 @@ class _Head(msgspec.Struct, eq=False):
     comes_again: bool
     """Whether other requests may have the same fields."""
 
-    id: bytes = b""
-    """What the client calls the request: no other has it."""
-
 
 class PlainReader(Generic[R]):
     """Reads plain requests, of all connections of a process.
@@ -93,9 +89,12 @@ class PlainReader(Generic[R]):
         line, found, text = start.partition(b"\r\n")
         if not end or not found or len(data) > MAX_PLAIN_BYTES:
             return None
-        text = found + text
-        head = self._heads.get(text) or self._find(text)
-        if head is None or head.length != len(body):
+        text, id, keys = found + text, b"", list[bytes]()
+        head = self._heads.get(text)
+        if head is None and text.count(b"\n") <= MAX_FIELDS:
+            text, id, keys = cut_own(text)
+            head = self._heads.get(text) or self._find(text)
+        if head is None or head.length != len(body) or len(keys) > 1:
             return None
         parts = _LINE.fullmatch(line)
         if parts is None:
@@ -104,16 +103,16 @@ class PlainReader(Generic[R]):
         route = self._route(path)
         plan = head.plans.get((method, route)) or self._make_plan(method, route, head)
         size = head.size + len(target) + len(body)
-        request = Request(method.decode(), target, head.fields, "1.1", True, body, plan, size)
-        if head.id:
-            request.id = head.id
-        elif plan.cacheable:
+        request = Request(method.decode(), target, head.fields, "1.1", True, body, plan, size, id=id)
+        if keys:
+            request.key = keys[0].decode()
+        elif plan.cacheable and not id:
             request.cache_key = data
         return request
 
     def _find(self, text: bytes) -> _Head | None:
         """Return what fields decide that are not known in just this form; None if they are not plain."""
-        if text.count(b"\n") > MAX_FIELDS or not _FIELDS.fullmatch(text):
+        if not _FIELDS.fullmatch(text):
             return None
         lines = text.split(b"\r\n")[1:]
         deciding = b"".join([b"\r\n" + line for line in lines if line.partition(b":")[0].lower() in _DECIDING])
@@ -123,9 +122,7 @@ class PlainReader(Generic[R]):
             if head is None:
                 return None
             self._remember(deciding, head)
-        if id := find_id(text):
-            head = replace(head, id=id)
-        elif text != deciding:
+        if text != deciding:
             self._remember(text, head)  # most clients send the same fields again
         return head
 

@@ -225,8 +225,8 @@ class RequestReader:
             version,
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
             size=request_head.size_of(self._url, self._headers),
-            id=request_head.find_id(b"".join([b"\r\n%b:%b" % pair for pair in self._headers])),
         )
+        request_head.identify(request)
         if refusal := request_head.check(request):
             self.refuse(refusal)
             return

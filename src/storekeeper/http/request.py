@@ -37,10 +37,15 @@ _LINE_START = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?\r?")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _TOKENS = re.compile(_TOKEN + rb"(?:[ \t]*,[ \t]*" + _TOKEN + rb")*")
 
-_ID = re.compile(
+KEY = rb'(?P<quote>"?)([!#-\[\]-~]{1,255})(?P=quote)'
+"""An Idempotency-Key (decision 36)."""
+
+_OWN = re.compile(
     rb"\r\n(?:(?i:x-request-id):[ \t]*([A-Za-z0-9._-]{1,128})"
-    rb"|(?i:traceparent):[ \t]*[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2})[ \t]*(?=\r\n|\Z)"
+    rb"|(?i:traceparent):[ \t]*[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
+    rb"|(?i:idempotency-key):[ \t]*%b)[ \t]*(?=\r\n|\Z)" % KEY
 )
+"""The fields that are valid, and that no other request has: its ids, and its Idempotency-Key without quotes."""
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
@@ -93,6 +98,9 @@ class Request(msgspec.Struct, eq=False, gc=False):
     id: bytes = b""
     """What the client calls the request, in `x-request-id` or `traceparent`; the response has it too."""
 
+    key: str = ""
+    """Its Idempotency-Key without quotes, if it is valid; a head with another one beside it is refused."""
+
     cache_key: bytes = b""
     """All bytes of the request, if its response may be cached."""
 
@@ -110,10 +118,20 @@ def size_of(target: bytes, fields: Fields) -> int:
     return 400 + len(target) + sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
-def find_id(headers: bytes) -> bytes:
-    """Return the first valid id of a request in the lines of its head, each behind a line end; empty if none."""
-    found = _ID.search(headers)
-    return (found[1] or found[2]) if found else b""
+def cut_own(lines: bytes) -> tuple[bytes, bytes, list[bytes]]:
+    """Return the lines of fields, each behind a line end, without those that no other request has.
+
+    Return also the first id of the request, b"" if it has none, and its Idempotency-Keys. Invalid ones stay.
+    """
+    rest, *parts = _OWN.split(lines)
+    ids = [id or trace for id, trace in zip(parts[::5], parts[1::5], strict=True) if id or trace]
+    return rest + b"".join(parts[4::5]), ids[0] if ids else b"", [key for key in parts[3::5] if key]
+
+
+def identify(request: Request) -> None:
+    """Set the id and the Idempotency-Key of a request from its fields."""
+    _, request.id, keys = cut_own(b"".join([b"\r\n%b:%b" % field for field in request.headers]))
+    request.key = keys[0].decode() if keys else ""
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:

@@ -14,12 +14,10 @@ from msgspec import UNSET, UnsetType
 Fields = Sequence[tuple[bytes, bytes]]
 """Header fields of a request: names in lower case."""
 
-Headers = tuple[tuple[bytes, bytes], ...]
-"""Header fields of a response: names in lower case."""
-
-JSON: Headers = ((b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-cache"))
-TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-cache"))
-NO_CONTENT: Headers = ((b"cache-control", b"no-cache"),)
+NO_CACHE = b"cache-control: no-cache\r\n"
+JSON = b"content-type: application/json; charset=utf-8\r\n" + NO_CACHE
+TEXT = b"content-type: text/plain; charset=utf-8\r\n" + NO_CACHE
+"""Header fields of a response are lines as they are sent: names in lower case, a line end behind each."""
 
 MAX_BODY_BYTES = 2**20
 """Bytes of a request's body (decision 15)."""
@@ -41,7 +39,7 @@ class Response(msgspec.Struct):
     """A complete response, or with `stream` one whose body comes in parts and has no known length."""
 
     body: bytes
-    headers: Headers = JSON
+    headers: bytes = JSON
     status: int = 200
     stream: AsyncGenerator[bytes, None] | None = None
     stop: Callable[[], None] | None = None
@@ -96,7 +94,7 @@ def error_response(
     status: int,
     message: str,
     *,
-    headers: Headers = (),
+    headers: bytes = b"",
     validation: Validation | UnsetType = UNSET,
     outcome: str | UnsetType = UNSET,
     cursor: str | UnsetType = UNSET,
@@ -117,7 +115,7 @@ def too_large(limit: int = MAX_BODY_BYTES) -> Response:
 
 def unavailable(message: str, outcome: str = "none") -> Response:
     """Return the response to a request that may succeed later (decision 30)."""
-    return error_response(503, message, headers=((b"retry-after", b"1"),), outcome=outcome)
+    return error_response(503, message, headers=b"retry-after: 1\r\n", outcome=outcome)
 
 
 # The encoder. A head is a start (the status line and the fields of every response, renewed each second) and a rest.
@@ -128,15 +126,15 @@ _WITHOUT_CONTENT = (204, 304)
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-def framed_headers(response: Response) -> list[tuple[bytes, bytes]]:
+def framed_headers(response: Response) -> bytes:
     """Return a response's fields with its Content-Length, which a stream has not."""
-    fields = list(response.headers)
+    fields = response.headers
     if response.tag:
-        fields.append((b"etag", response.tag))
+        fields += b"etag: %b\r\n" % response.tag
     if response.location:
-        fields.append((b"content-location", response.location))
+        fields += b"content-location: %b\r\n" % response.location
     if response.stream is None and response.status not in _WITHOUT_CONTENT:
-        fields.append((b"content-length", b"%d" % len(response.body)))
+        fields += b"content-length: %d\r\n" % len(response.body)
     return fields
 
 
@@ -149,24 +147,24 @@ def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
     start = _starts.get(status)
     if start is None or start[0] is not common:
         line = b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode())
-        start = _starts[status] = common, line + encode_fields(common)
+        start = _starts[status] = common, line + b"".join([b"%b: %b\r\n" % field for field in common])
     return start[1]
 
 
 def encode_rest(response: Response, fields: bytes, *, head_only: bool, close: bool, chunked: bool) -> bytes:
     """Encode all that follows the start, but for a stream's body. `fields` are more fields, encoded."""
-    rest = fields + encode_fields(framed_headers(response))
+    rest = fields + framed_headers(response)
     if response.stream is not None and chunked:
         rest += b"transfer-encoding: chunked\r\n"
     rest += b"connection: close\r\n\r\n" if close else b"\r\n"
     return rest if head_only or not response.body else rest + response.body
 
 
+def parse_fields(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the names and values of encoded fields."""
+    return [(name, value) for name, _, value in (line.partition(b": ") for line in lines.split(b"\r\n")[:-1])]
+
+
 def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Encode a chunk of a body whose length is not known."""
     return b"%x\r\n" % len(data), data, b"\r\n"
-
-
-def encode_fields(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode header fields."""
-    return b"".join([b"%b: %b\r\n" % field for field in headers])

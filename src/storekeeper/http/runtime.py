@@ -10,7 +10,7 @@ from storekeeper.http.cache import ResponseCache
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.request import BodyLimit, Request
-from storekeeper.http.response import Deferred, Fields, Headers, Response
+from storekeeper.http.response import Deferred, Fields, Response
 
 
 class _Application(Protocol):
@@ -18,7 +18,7 @@ class _Application(Protocol):
 
     def respond(self, request: Request) -> Response | Deferred: ...
     def early_refusal(self, request: Request) -> Response | None: ...
-    def fields(self, headers: Fields) -> Headers: ...
+    def fields(self, headers: Fields) -> bytes: ...
     def body_limit(self, target: bytes) -> BodyLimit: ...
 
 
