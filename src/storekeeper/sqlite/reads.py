@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_history, check_moment
-from storekeeper.sqlite.connections import transaction
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.statements import STATE, as_json, decode_integers
 from storekeeper.stores import Store
@@ -63,16 +62,16 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
     UNION ALL SELECT iif(at <= ?2, seq, low), iif(at <= ?2, high, seq - 1)
       FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
   SELECT max(low) FROM search"""
-# The ids as one value: row by row they would take three times as long, all of it on the event loop.
-_NAMED_IDS = """SELECT CAST(json_group_array(id) AS BLOB) FROM
-  (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
+# The ids as one value: row by row they would take three times as long, all of it on the event loop. They are of the
+# version beside them, as both are of one statement.
+_NAMED = f"""SELECT *, (SELECT CAST(json_group_array(id) AS BLOB) FROM
+  (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)) FROM ({STATE})"""
 
 
 class Reader:
     """Carries out reads on one connection of `connections.connect`; raises apsw's errors."""
 
     def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
         self._execute = connection.execute
         self._pages: dict[int, bytes] = {}  # by number
         # With the time of the latest change: after a restore another change may have its number.
@@ -150,12 +149,10 @@ class Reader:
         return replace(listing, first=b",".join(filter(None, parts)))
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
-        with transaction(self._connection, "DEFERRED"):  # so that the ids are of the version
-            state = self.state()
-            most = -1 if limit is None else limit + 1
-            ids = array("q", decode_integers(self._execute(_NAMED_IDS, (name, after, most)).get))  # 8 bytes each
-            last = ids[limit - 1] if limit is not None and len(ids) > limit else None
-            return self._listing(memoryview(ids)[:limit], state, last)
+        *numbers, _, found = self._execute(_NAMED, (name, after, -1 if limit is None else limit + 1)).get
+        ids = array("q", decode_integers(found))  # 8 bytes each
+        last = ids[limit - 1] if limit is not None and len(ids) > limit else None
+        return self._listing(memoryview(ids)[:limit], State(*numbers), last)
 
     def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
