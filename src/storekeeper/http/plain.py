@@ -9,12 +9,12 @@ in a dictionary of what such lines decide: the fields, the length of the body, a
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, cut_own, is_host, size_of
+from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, cut_ids, cut_keys, is_host, size_of
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
@@ -89,10 +89,14 @@ class PlainReader(Generic[R]):
         line, found, text = start.partition(b"\r\n")
         if not end or not found or len(data) > MAX_PLAIN_BYTES:
             return None
-        text, id, keys = found + text, b"", list[bytes]()
+        text, id = found + text, b""
+        keys: Sequence[bytes] = ()
         head = self._heads.get(text)
         if head is None and text.count(b"\n") <= MAX_FIELDS:
-            text, id, keys = cut_own(text)
+            # No other request has the same, so they are no part of the remembered head.
+            text, id = cut_ids(text)
+            if line.startswith(b"P"):
+                text, keys = cut_keys(text)
             head = self._heads.get(text) or self._find(text)
         if head is None or head.length != len(body) or len(keys) > 1:
             return None

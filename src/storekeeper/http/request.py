@@ -40,12 +40,12 @@ _TOKENS = re.compile(_TOKEN + rb"(?:[ \t]*,[ \t]*" + _TOKEN + rb")*")
 KEY = rb'(?P<quote>"?)([!#-\[\]-~]{1,255})(?P=quote)'
 """An Idempotency-Key (decision 36)."""
 
-_OWN = re.compile(
+_END = rb"[ \t]*(?=\r\n|\Z)"
+_ID = re.compile(
     rb"\r\n(?:(?i:x-request-id):[ \t]*([A-Za-z0-9._-]{1,128})"
-    rb"|(?i:traceparent):[ \t]*[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
-    rb"|(?i:idempotency-key):[ \t]*%b)[ \t]*(?=\r\n|\Z)" % KEY
+    rb"|(?i:traceparent):[ \t]*[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2})" + _END
 )
-"""The fields that are valid, and that no other request has: its ids, and its Idempotency-Key without quotes."""
+_KEY = re.compile(rb"\r\n(?i:idempotency-key):[ \t]*" + KEY + _END)
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
@@ -118,19 +118,22 @@ def size_of(target: bytes, fields: Fields) -> int:
     return 400 + len(target) + sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
-def cut_own(lines: bytes) -> tuple[bytes, bytes, list[bytes]]:
-    """Return the lines of fields, each behind a line end, without those that no other request has.
+def cut_ids(lines: bytes) -> tuple[bytes, bytes]:
+    """Return lines of fields, each behind a line end, without the valid ids; and the first of these, or b""."""
+    parts = _ID.split(lines)
+    return b"".join(parts[::3]), (parts[1] or parts[2]) if len(parts) > 1 else b""
 
-    Return also the first id of the request, b"" if it has none, and its Idempotency-Keys. Invalid ones stay.
-    """
-    rest, *parts = _OWN.split(lines)
-    ids = [id or trace for id, trace in zip(parts[::5], parts[1::5], strict=True) if id or trace]
-    return rest + b"".join(parts[4::5]), ids[0] if ids else b"", [key for key in parts[3::5] if key]
+
+def cut_keys(lines: bytes) -> tuple[bytes, list[bytes]]:
+    """Return lines of fields without the valid Idempotency-Keys; and these, without quotes."""
+    parts = _KEY.split(lines)
+    return b"".join(parts[::3]), parts[2::3]
 
 
 def identify(request: Request) -> None:
     """Set the id and the Idempotency-Key of a request from its fields."""
-    _, request.id, keys = cut_own(b"".join([b"\r\n%b:%b" % field for field in request.headers]))
+    rest, request.id = cut_ids(b"".join([b"\r\n%b:%b" % field for field in request.headers]))
+    _, keys = cut_keys(rest)
     request.key = keys[0].decode() if keys else ""
 
 
