@@ -95,7 +95,7 @@ class PlainReader(Generic[R]):
         if head is None and text.count(b"\n") <= MAX_FIELDS:
             # No other request has the same, so they are no part of the remembered head.
             text, id = cut_ids(text)
-            if line.startswith(b"P"):
+            if line.startswith(b"P"):  # it may write
                 text, keys = cut_keys(text)
             head = self._heads.get(text) or self._find(text)
         if head is None or head.length != len(body) or len(keys) > 1:

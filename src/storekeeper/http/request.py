@@ -131,10 +131,11 @@ def cut_keys(lines: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def identify(request: Request) -> None:
-    """Set the id and the Idempotency-Key of a request from its fields."""
+    """Set the id of a request from its fields, and its Idempotency-Key if it may write."""
     rest, request.id = cut_ids(b"".join([b"\r\n%b:%b" % field for field in request.headers]))
-    _, keys = cut_keys(rest)
-    request.key = keys[0].decode() if keys else ""
+    if request.method.startswith("P"):
+        _, keys = cut_keys(rest)
+        request.key = keys[0].decode() if keys else ""
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:
