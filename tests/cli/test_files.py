@@ -7,12 +7,10 @@ import errno
 import io
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import chdir, closing, contextmanager, suppress
+from contextlib import chdir, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +66,11 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def refused_copy(source: Sqlite, target: Path, message: str) -> None:
+    with pytest.raises(StorekeeperError, match=message):
+        databases.copy(source.url, f"sqlite:///{target}", nothing)
+
+
 # A copy is one file.
 
 
@@ -99,8 +102,7 @@ def test_a_copy_that_reads_otherwise_from_the_disk_is_found_and_not_kept(
         spoilt(self.path)
 
     monkeypatch.setattr(TargetSnapshot, "finish", finish_spoilt)
-    with pytest.raises(databases.CopyFailed, match="differ from those"):
-        databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    refused_copy(source, tmp_path / "backup.db", "differ from those")
     assert names(tmp_path) == []
 
 
@@ -128,8 +130,7 @@ def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
 ) -> None:
     target = tmp_path / "backup.db"
     monkeypatch.setattr(TargetSnapshot, "finish", lambda *args: (finish(*args), target.write_text("mine")))
-    with pytest.raises(StorekeeperError, match="exists"):
-        databases.copy(source.url, f"sqlite:///{target}", nothing)
+    refused_copy(source, target, "exists")
     assert target.read_text() == "mine"
     assert names(tmp_path) == ["backup.db"]
 
@@ -172,8 +173,7 @@ def test_a_copy_whose_name_does_not_reach_the_disk_is_not_kept(
     if not links:
         monkeypatch.setattr(os, "link", _not_permitted)
     _failing(monkeypatch, errno.EIO)
-    with pytest.raises(StorekeeperError, match=os.strerror(errno.EIO)):
-        databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    refused_copy(source, tmp_path / "backup.db", os.strerror(errno.EIO))
     assert names(tmp_path) == []
 
 
@@ -194,8 +194,7 @@ def test_a_copy_does_not_begin_beside_the_log_of_another_file(tmp_path: Path, so
     """SQLite would take it for the new file's own."""
     log = tmp_path / f"backup.db{beside}"
     log.write_bytes(b"left behind")
-    with pytest.raises(StorekeeperError, match=log.name):
-        databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
+    refused_copy(source, tmp_path / "backup.db", log.name)
     assert names(tmp_path) == [log.name]
 
 
@@ -203,24 +202,26 @@ def test_a_copy_to_what_is_no_file_is_refused(tmp_path: Path, source: Sqlite) ->
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder", "nowhere/backup.db"):
-        with pytest.raises(StorekeeperError, match=str(tmp_path / name)):
-            databases.copy(source.url, f"sqlite:///{tmp_path}/{name}", nothing)
+        refused_copy(source, tmp_path / name, str(tmp_path / name))
     assert names(tmp_path) == ["folder", "pipe"]
 
 
 # A process that is killed.
 
 
+def killed(target: Path, *command: str, calls: str) -> None:
+    """Kill a command that has begun to write; what it leaves says what it is."""
+    unfinished = f".{target.name}.unfinished-*"
+    with slowed(*command, calls=calls):
+        until(lambda: any(path.stat().st_size for path in target.parent.glob(f"{unfinished}/**/*") if path.is_file()))
+    assert [path for path in target.parent.iterdir() if path != target] == list(target.parent.glob(unfinished))
+
+
 @pytest.mark.usefixtures("strace")
 def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sqlite) -> None:
-    """What is left says what it is; the next copy takes no notice of it."""
     target = tmp_path / "backup.db"
-    with slowed("copy", source.url, f"sqlite:///{target}") as process:
-        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".backup.db.unfinished-*/*")))
-        process.send_signal(signal.SIGKILL)
-        process.wait(TIMEOUT)
-    [left] = names(tmp_path)
-    assert left.startswith(".backup.db.unfinished-")
+    killed(target, "copy", source.url, f"sqlite:///{target}", calls="pwrite64")
+    assert not target.exists()
     assert run("copy", source.url, f"sqlite:///{target}").returncode == 0
     assert whole(target, tmp_path / "taken") == source.changes()
 
@@ -229,26 +230,23 @@ def test_a_killed_copy_leaves_nothing_under_its_name(tmp_path: Path, source: Sql
 def test_a_killed_export_leaves_the_last_good_file(tmp_path: Path, source: Sqlite) -> None:
     file = tmp_path / "all.csv"
     file.write_bytes(GOOD)
-    with slowed("export", "--force", "--database", source.url, str(file), calls="write") as process:
-        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".all.csv.*/*")))
-        process.send_signal(signal.SIGKILL)
-        process.wait(TIMEOUT)
+    killed(file, "export", "--force", "--database", source.url, str(file), calls="write")
     assert file.read_bytes() == GOOD
-    left, _ = names(tmp_path)
-    assert left.startswith(".all.csv.unfinished-")
 
 
 # An export is never more readable than what it replaces.
 
 
 @pytest.mark.parametrize(("mode", "result"), [(0o600, 0o600), (0o640, 0o640), (None, 0o644)])
-def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
+def test_an_export_is_never_more_readable_than_the_file_that_it_replaces_and_keeps_the_owner(
     tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch, mode: int | None, result: int
 ) -> None:
-    file = tmp_path / "all.csv"
+    file, owner = tmp_path / "all.csv", os.geteuid()
     if mode is not None:
         file.write_bytes(GOOD)
         file.chmod(mode)
+        owner = owner or 65534  # only root gives files away
+        os.chown(file, owner, -1)
     seen: list[int] = []
 
     def write(*arguments: Any) -> exports.Exported:
@@ -262,18 +260,8 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces(
         assert run("export", "--force", "--database", source.url, str(file)).returncode == 0
     finally:
         os.umask(mask)
-    assert stat.S_IMODE(file.stat().st_mode) == result
+    assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_uid) == (result, owner)
     assert seen == [0o700]  # the folder that it is written in
-
-
-def test_an_export_keeps_the_owner_of_the_file_that_it_replaces(tmp_path: Path, source: Sqlite) -> None:
-    file = tmp_path / "all.csv"
-    file.write_bytes(GOOD)
-    if os.geteuid():
-        pytest.skip("only root gives files away")
-    os.chown(file, 65534, 65534)
-    assert run("export", "--force", "--database", source.url, str(file)).returncode == 0
-    assert (file.stat().st_uid, file.stat().st_gid) == (65534, 65534)
 
 
 # An export onto the database itself.
@@ -289,14 +277,16 @@ def other_names(database: Sqlite) -> list[Path]:
     return [*own, *(folder / name for name in ("link", "link of a journal", "hard"))]
 
 
-def test_an_export_onto_its_own_database_is_refused(tmp_path: Path) -> None:
+def test_an_export_or_a_copy_onto_its_own_database_is_refused(tmp_path: Path) -> None:
     database = filled(tmp_path, 3)
-    *others, last = other_names(database)
-    [line] = refused(run("export", "--database", database.url, str(last)))
-    assert line == f"storekeeper: {last} is the database itself, or its log: name another file"
-    for file in others:
+    files = other_names(database)
+    [line] = refused(run("export", "--database", database.url, str(files[-1])))
+    assert line == f"storekeeper: {files[-1]} is the database itself, or its log: name another file"
+    for file in files:
         assert databases.is_database_file(database.url, file)
+        refused_copy(database, file, "^target .*: the file is the source itself, or its log: name another one")
     assert not databases.is_database_file(database.url, tmp_path / "all.csv")
+    assert not (tmp_path / "stores.db-journal").exists()
     assert len(database.changes()) == 3
 
 
@@ -310,25 +300,11 @@ def test_an_export_appended_to_its_own_database_is_refused(tmp_path: Path) -> No
         assert database.path.read_bytes() == before
 
 
-def test_a_copy_onto_its_own_source_is_refused(tmp_path: Path) -> None:
-    database = filled(tmp_path, 3)
-    for target in other_names(database):
-        with pytest.raises(
-            StorekeeperError, match=r"^target .*: the file is the source itself, or its log: name another one"
-        ):
-            databases.copy(database.url, f"sqlite:///{target}", nothing)
-    assert not (tmp_path / "stores.db-journal").exists()
-    assert len(database.changes()) == 3
-
-
 # What may only be read.
 
 
-@contextmanager
-def read_only(disk: Path) -> Iterator[None]:
-    """Have a disk in memory that nobody can write to."""
+def make_read_only(disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    yield
 
 
 def both(url: str, folder: Path) -> tuple[list[ChangeRow], int]:
@@ -355,8 +331,8 @@ def test_a_database_on_a_read_only_medium_is_copied_and_exported(tmp_path: Path,
             with closing(apsw.Connection(str(database.path))) as connection:
                 assert connection.pragma("journal_mode", "delete") == "delete"
         before = names(disk)
-        with read_only(disk):
-            changes, lines = both(database.url, tmp_path / "target")
+        make_read_only(disk)
+        changes, lines = both(database.url, tmp_path / "target")
         assert (len(changes), lines) == (30, 31)
         assert names(disk) == before
 
@@ -421,9 +397,8 @@ def test_a_present_folder_whose_name_is_not_utf8_is_said(tmp_path: Path, name: s
     assert not list(odd.iterdir())
 
 
-@contextmanager
-def killed_with_a_log(disk: Path) -> Iterator[Sqlite]:
-    """A database whose latest writes are in its log only."""
+def killed_with_a_log(disk: Path) -> Sqlite:
+    """Make a database whose latest writes are in its log only."""
     database = filled(disk, 30)
     with closing(apsw.Connection(str(database.path))) as other:  # the last to close it would empty the log
         assert other.execute("SELECT count(*) FROM stores").get == 30
@@ -432,7 +407,7 @@ def killed_with_a_log(disk: Path) -> Iterator[Sqlite]:
     for file, content in files.items():
         file.write_bytes(content)
     assert (disk / "stores.db-wal").stat().st_size
-    yield database
+    return database
 
 
 @pytest.mark.parametrize("index", [True, False])
@@ -440,18 +415,18 @@ def test_a_log_with_content_on_a_read_only_medium_is_read_or_refused_in_one_line
     tmp_path: Path, *, index: bool
 ) -> None:
     """It is never passed over."""
-    with mounted(tmp_path / "disk", "size=8m") as disk, killed_with_a_log(disk) as database:
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        database = killed_with_a_log(disk)
         if not index:
             (disk / "stores.db-shm").unlink()
-        with read_only(disk):
-            if index:
-                assert len(both(database.url, tmp_path / "target")[0]) == 31
-            else:
-                with pytest.raises(StorekeeperError, match="not whole without stores"):
-                    databases.copy(database.url, f"sqlite:///{tmp_path}/copy.db", nothing)
-                [line] = refused(run("export", "--database", database.url))
-                assert "not whole without stores.db-wal" in line
-                assert not (tmp_path / "copy.db").exists()
+        make_read_only(disk)
+        if index:
+            assert len(both(database.url, tmp_path / "target")[0]) == 31
+        else:
+            refused_copy(database, tmp_path / "copy.db", "not whole without stores")
+            [line] = refused(run("export", "--database", database.url))
+            assert "not whole without stores.db-wal" in line
+            assert not (tmp_path / "copy.db").exists()
 
 
 def test_a_journal_on_a_read_only_medium_is_not_passed_over(tmp_path: Path) -> None:
@@ -465,7 +440,8 @@ def test_a_journal_on_a_read_only_medium_is_not_passed_over(tmp_path: Path) -> N
             half_done = {name: (disk / name).read_bytes() for name in ("stores.db", "stores.db-journal")}
         for name, content in half_done.items():
             (disk / name).write_bytes(content)
-        with read_only(disk), pytest.raises(StorekeeperError, match="not whole without stores"):
+        make_read_only(disk)
+        with pytest.raises(StorekeeperError, match="not whole without stores"):
             exported(database.url)
 
 
