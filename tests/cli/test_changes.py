@@ -110,12 +110,6 @@ def test_a_cursor_file_that_cannot_be_used_is_named(url: str, tmp_path: Path) ->
     assert done.stdout.count(b"\n") == 3  # at least once
 
 
-def test_without_a_database_it_says_so(tmp_path: Path) -> None:
-    [line] = refused(run("changes", "--database", f"sqlite:///{tmp_path}/none.db"))
-    assert "there is no such database" in line
-    assert not list(tmp_path.iterdir())
-
-
 def following(url: str, out: Path, *args: str) -> "subprocess.Popen[bytes]":
     with out.open("ab") as stdout, out.with_suffix(".err").open("ab") as stderr:
         return start("changes", "--database", url, "--follow", *args, stdout=stdout, stderr=stderr)

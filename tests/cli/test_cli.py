@@ -64,6 +64,7 @@ def test_the_version(program: list[str]) -> None:
         ),
         (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
+        (["changes", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["export", "--database", "sqlite:///%ff.db"], "\\udcff.db' is not UTF-8; use"),
         (["epoch", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null: not a file: name another one"),

@@ -25,7 +25,7 @@ from tests.harness.client import fill, until
 from tests.harness.command import run
 from tests.harness.databases import Sqlite
 from tests.harness.machine import mounted, without_rights
-from tests.harness.process import COMMAND, TIMEOUT, refused, serving
+from tests.harness.process import TIMEOUT, refused, serving
 from tests.harness.stores import ChangeRow, an_export
 from tests.harness.system_calls import SYNCS, injected, slowed
 from tests.harness.tokens import add_token
@@ -523,14 +523,3 @@ def test_a_quota_ends_no_process_that_writes_when_a_token_was_used(tmp_path: Pat
     within = injected("pwrite64", path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
     done = subprocess.run([*within, sys.executable, "-c", MARKING, path], capture_output=True, check=True)
     assert done.stdout == b"Unavailable('The disk is full')\n"
-
-
-@pytest.mark.usefixtures("strace")
-def test_a_quota_refuses_an_import_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "stores.csv").write_text("name,address\nA,1\n")
-    database = filled(tmp_path / "one", 1)
-    within = injected("pwrite64", database.path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
-    program = [*within, *COMMAND, "import", "--add", "--database", database.url, str(tmp_path / "stores.csv")]
-    done = subprocess.run(program, capture_output=True, check=False)
-    line = f"storekeeper: {database.path}: The disk is full; nothing was imported\n"
-    assert (done.returncode, done.stderr) == (2, line.encode())

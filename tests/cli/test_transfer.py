@@ -324,20 +324,6 @@ def holds(database: Database, old: str) -> bool:
     return run(main())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_no_tag_from_before_a_restore_holds_after_it(make: Make, kind: str) -> None:
-    database, backup, restored = make(kind), make("sqlite"), make(kind)
-    write_until(database, 100, "Before")
-    assert run_command("copy", database.url, backup.url).returncode == 0
-    old, lost = write_until(database, 124, "Lost")
-    assert run_command("copy", backup.url, restored.url).returncode == 0
-    new, other = write_until(restored, 124, "Other")
-    assert lost[:2] == other[:2] == (1, 124)
-    assert old != new
-    assert not holds(restored, old)
-    assert holds(restored, new)
-
-
 @pytest.mark.parametrize("renewed", [True, False])
 def test_a_restore_by_other_tools_needs_a_new_epoch(tmp_path: Path, *, renewed: bool) -> None:
     """The control: without it, the tag of a lost change holds for another one."""

@@ -1,6 +1,5 @@
 """A SQLite file at a start: made, upgraded, or refused and left as it was."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -15,15 +14,14 @@ import apsw
 import pytest
 
 from storekeeper import databases, importer
-from storekeeper.collection import State
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.sqlite import SqliteCollection, bulk, connections, imports, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
-from storekeeper.stores import EXAMPLES, Payload
+from storekeeper.stores import EXAMPLES
 from storekeeper.tables import SCHEMA_NUMBER
 from tests.harness.cases import thorough
 from tests.harness.client import fill
-from tests.harness.collection import get, listing, numbered, replace, run
+from tests.harness.collection import get, numbered, run
 from tests.harness.databases import Sqlite, handle
 from tests.harness.machine import mounted, without_rights
 from tests.harness.process import TIMEOUT, serving
@@ -287,31 +285,6 @@ def test_a_file_that_another_start_upgrades_while_it_is_looked_at_is_not_damaged
     with connected(path):
         schema.prepare(path)
     assert vars(schema)["open_read_only"] is look, "it was upgraded meanwhile"
-
-
-async def test_a_new_epoch_beside_a_service_is_that_of_its_reads_after_a_second(tmp_path: Path) -> None:
-    """At once where a statement reads it anyway; singles know it after the next tick."""
-    database = Sqlite(tmp_path)
-    async with handle(database) as collection:
-        await collection.load(numbered(3))
-        for _ in range(2):
-            state, token = collection.state(), collection.change_token()
-            assert isinstance(state, State)
-            assert state[:2] == (3, 3)
-            assert databases.epoch(database.url, renew=False) == state.epoch
-            renewed = databases.epoch(database.url, renew=True)
-            assert renewed != state.epoch
-            assert collection.change_token() != token
-            assert collection.state() == (3, 3, renewed)
-            for name in (None, "Store 2"):
-                assert (await listing(collection, name)).epoch == renewed
-            replaced = await replace(collection, 1, Payload("Store 1", "1 Road"))
-            assert replaced is not None
-            assert replaced.epoch == renewed
-            await asyncio.sleep(1)
-            store = await get(collection, 2)
-            assert store is not None
-            assert store.epoch == renewed
 
 
 async def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(tmp_path: Path) -> None:
