@@ -105,9 +105,7 @@ def test_the_metrics_say_when_the_latest_backup_was_made(source: Database, tmp_p
         assert name not in scrape(restored)
 
 
-def test_the_checksum_is_as_other_programs_read_it_and_holds_after_the_backup_was_used(
-    kept: Sqlite, folder: Path
-) -> None:
+def test_the_checksum_is_as_other_programs_read_it_and_holds_after_a_use(kept: Sqlite, folder: Path) -> None:
     file = backed_up(kept, folder)
     url = backups.url_of(str(file))
     assert run_command("export", "--database", url).returncode == 0

@@ -130,7 +130,7 @@ def test_standard_input_is_imported_and_standard_output_exported(database: Sqlit
     assert not Path("-").exists()
 
 
-def test_an_export_that_waits_for_its_reader_can_be_interrupted(
+def test_one_that_waits_for_its_reader_can_be_interrupted(
     tmp_path: Path, new_database: Callable[[], Database]
 ) -> None:
     """Into a pipe that has a name, or as its standard output."""

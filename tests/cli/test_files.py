@@ -136,9 +136,7 @@ def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_finished_file_takes_no_name_from_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
-) -> None:
+def test_a_file_takes_no_name_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool) -> None:
     if not links:
         monkeypatch.setattr(os, "link", _not_permitted)
     new, path = tmp_path / "new", tmp_path / "path"
@@ -411,9 +409,7 @@ def killed_with_a_log(disk: Path) -> Sqlite:
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_a_log_with_content_on_a_read_only_medium_is_read_or_refused_in_one_line(
-    tmp_path: Path, *, index: bool
-) -> None:
+def test_a_log_with_content_on_a_read_only_medium_is_read_or_refused(tmp_path: Path, *, index: bool) -> None:
     """It is never passed over."""
     with mounted(tmp_path / "disk", "size=8m") as disk:
         database = killed_with_a_log(disk)

@@ -28,6 +28,7 @@ from tests.harness.process import run as run_process
 from tests.harness.transfers import command, content, fill_with
 
 BOM = b"\xef\xbb\xbf"
+Rows = list[tuple[str, str | None]]
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def database(tmp_path: Path) -> Sqlite:
     return Sqlite(tmp_path)
 
 
-IMPORTED: list[tuple[bytes, list[tuple[str, str | None]]]] = [
+IMPORTED: list[tuple[bytes, Rows]] = [
     (b"name,address\nA,1 Road\nB,\n", [("A", "1 Road"), ("B", None)]),
     (b"name,address\nA,1 Road", [("A", "1 Road")]),
     (b"address,name\n1 Road,A\n", [("A", "1 Road")]),
@@ -53,9 +54,7 @@ IMPORTED: list[tuple[bytes, list[tuple[str, str | None]]]] = [
 
 
 @pytest.mark.parametrize(("data", "expected"), IMPORTED)
-def test_an_import_adds_every_row(
-    tmp_path: Path, database: Sqlite, data: bytes, expected: list[tuple[str, str | None]]
-) -> None:
+def test_an_import_adds_every_row(tmp_path: Path, database: Sqlite, data: bytes, expected: Rows) -> None:
     fill_with(database, [Payload("There before")])
     (tmp_path / "stores.csv").write_bytes(data)
     done = command("import", database, "--add", str(tmp_path / "stores.csv"))
@@ -355,9 +354,7 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
     assert content(database)[0] == ("Store 1", "1 Road, Town")
 
 
-def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_need_to_be_said(
-    tmp_path: Path, database: Sqlite
-) -> None:
+def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(tmp_path: Path, database: Sqlite) -> None:
     fill_with(database, [Payload("There before")])
     file = tmp_path / "stores.csv"
     file.write_text("name\n" + "New\n" * 11)
@@ -392,9 +389,7 @@ TITLED = (
 )
 
 
-def test_titles_above_the_names_of_the_columns_are_no_rows_and_rejects_need_no_other_options(
-    tmp_path: Path, database: Sqlite
-) -> None:
+def test_titles_above_the_columns_are_no_rows_and_rejects_need_no_options(tmp_path: Path, database: Sqlite) -> None:
     file, rejects = tmp_path / "titled.csv", tmp_path / "rejects.csv"
     file.write_bytes((TITLED + ";Weg 2;Düren;\r\n").encode("cp1252"))
     [line] = refused(command("import", database, str(file), "--encoding=cp1252"))

@@ -36,9 +36,7 @@ def kept(database: Database) -> list[Any]:
         return list(execute(statement))
 
 
-def test_a_nightly_file_that_is_killed_at_any_moment_and_fed_again_has_each_store_once(
-    tmp_path: Path, database: Database
-) -> None:
+def test_a_nightly_file_that_is_killed_and_fed_again_has_each_store_once(tmp_path: Path, database: Database) -> None:
     file, expected, chosen = tmp_path / "night.csv", dict[str, tuple[str, str]](), random.Random(7)
     arguments = ["import", "--database", database.url, "--match", "Store Number", "--yes", str(file)]
     longest = 0.5

@@ -44,7 +44,7 @@ def test_an_export_makes_the_same_list_again_with_the_keys_of_the_other_system(t
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufffe\uffff"), max_size=30)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.lists(st.tuples(TEXTS.filter(bool), st.none() | TEXTS), min_size=1, max_size=20))
 def test_any_texts_come_back_as_they_are(
     tmp_path_factory: pytest.TempPathFactory, stores: list[tuple[str, str | None]]
@@ -57,14 +57,6 @@ def test_any_texts_come_back_as_they_are(
         assert command("export", database, file, *more).returncode == 0
         done = command("import", database, file, "--match", "id")
         assert f"{len(stores)} unchanged" in done.stderr.decode(), name
-
-
-def test_what_xlsx_cannot_have_is_refused_and_not_changed(tmp_path: Path) -> None:
-    database = Sqlite(tmp_path)
-    fill_with(database, [Payload("A", "\uffff")])
-    done = command("export", database, str(tmp_path / "all.xlsx"))
-    assert (done.returncode, (tmp_path / "all.xlsx").exists()) == (2, False)
-    assert "the address of store 1" in done.stderr.decode()
 
 
 def test_an_import_is_undone_by_the_export_of_the_version_before(tmp_path: Path) -> None:

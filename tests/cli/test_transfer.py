@@ -234,9 +234,7 @@ def test_a_source_that_sends_fewer_stores_than_it_counts_is_not_copied(make: Mak
     assert not databases.database(target.url).exists()
 
 
-def test_a_copy_to_postgresql_waits_for_another_writer_only_so_long(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_to_postgresql_waits_for_others_only_so_long(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = make("sqlite"), make("postgres")
     fill(source, 20)
     databases.database(target.url).prepare()

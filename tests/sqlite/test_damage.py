@@ -106,9 +106,7 @@ def damaged_text(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("moment", [None, Moment(3)])
-async def test_text_that_is_damaged_is_a_503_and_the_other_stores_are_read(
-    damaged_text: Path, moment: Moment | None
-) -> None:
+async def test_text_that_is_damaged_is_a_503_and_others_are_read(damaged_text: Path, moment: Moment | None) -> None:
     async with handle(Sqlite(damaged_text.parent)) as collection:
 
         def read(id: int) -> Eventual[Store | None]:

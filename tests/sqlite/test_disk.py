@@ -34,6 +34,7 @@ from tests.harness.system_calls import SYNCS, injected
 from tests.oracles.promises import until
 
 LONG = "x" * 3000
+Held = tuple[Sqlite, apsw.Connection]
 
 SLACK = 5.0
 """Seconds beyond its time that a busy machine may take."""
@@ -53,9 +54,7 @@ def free(disk: Path, pages: int) -> None:
     os.truncate(filler, filler.stat().st_size - pages * 4096)
 
 
-def test_a_full_disk_refuses_writes_which_is_heard_of_and_nothing_else_until_it_has_space(
-    small: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_refuses_writes_which_is_heard_of_until_it_has_space(small: Path, tmp_path: Path) -> None:
     with serving(tmp_path, database=f"sqlite:///{small}/stores.db") as service:
         assert service.request("POST", "/api/stores", {"name": "Before"}).json["id"] == 1
         fill_disk(small / "filler")
@@ -92,9 +91,7 @@ def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tm
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
-def test_each_worker_knows_that_the_disk_is_full_although_nobody_writes(
-    small: Path, tmp_path: Path, workers: int
-) -> None:
+def test_each_worker_knows_of_a_full_disk_although_nobody_writes(small: Path, tmp_path: Path, workers: int) -> None:
     options = (f"--workers={workers}", "--ready-needs-writes")
     with serving(tmp_path, *options, database=f"sqlite:///{small}/stores.db") as service:
 
@@ -325,7 +322,7 @@ def test_a_worker_whose_disk_failed_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Iterator[tuple[Sqlite, apsw.Connection]]:
+def held(tmp_path: Path) -> Iterator[Held]:
     """A database with one store, locked by somebody else's transaction."""
     database = Sqlite(tmp_path)
     fill(tmp_path, [Payload("First")])
@@ -334,9 +331,7 @@ def held(tmp_path: Path) -> Iterator[tuple[Sqlite, apsw.Connection]]:
         yield database, connection
 
 
-async def test_no_more_writes_than_the_limit_wait(
-    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_more_writes_than_the_limit_wait(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     database, connection = held
     monkeypatch.setattr(queue_limit, "MAX_QUEUED", 50)
     monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.0)  # that writes wait is no probe that does not come back
@@ -354,7 +349,7 @@ async def test_no_more_writes_than_the_limit_wait(
         assert (await create(collection, Payload("Now"))).id == 52
 
 
-async def test_a_lock_of_a_moment_is_no_refusal_of_writes(held: tuple[Sqlite, apsw.Connection]) -> None:
+async def test_a_lock_of_a_moment_is_no_refusal_of_writes(held: Held) -> None:
     database, connection = held
     async with handle(database) as collection:
         assert not await collection.refusal_of_writes(probe=False)
@@ -363,7 +358,7 @@ async def test_a_lock_of_a_moment_is_no_refusal_of_writes(held: tuple[Sqlite, ap
 
 
 async def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_changes(
-    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
+    held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a lock, or because the whole process stood still: there need not be many others."""
     database, connection = held
@@ -392,7 +387,7 @@ LARGE = [
 
 @pytest.mark.parametrize("command", LARGE, ids=["a text", "If-Match", "If-None-Match"])
 async def test_no_more_bytes_than_the_limit_wait(
-    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch, command: Command
+    held: Held, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     database, connection = held
     monkeypatch.setattr(queue_limit, "MAX_QUEUED_BYTES", 4 * MIB)
@@ -410,7 +405,7 @@ async def test_no_more_bytes_than_the_limit_wait(
 
 
 async def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
-    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
+    held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its outcome is unknown: here it is even written in the end."""
     database, connection = held
@@ -426,9 +421,7 @@ async def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
         assert await get(collection, 1) == a_store(1, "Late", None, 3)
 
 
-async def test_closing_does_not_wait_for_ever(
-    held: tuple[Sqlite, apsw.Connection], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_closing_does_not_wait_for_ever(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     database, connection = held
     monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
     collection = SqliteCollection(database.path, lambda error: pytest.fail(str(error)))

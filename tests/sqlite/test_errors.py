@@ -37,9 +37,7 @@ def connection() -> Iterator[apsw.Connection]:
 
 
 @pytest.mark.parametrize(("error", "reason"), GOES_ON)
-def test_after_some_errors_nothing_has_changed_and_it_goes_on(
-    connection: apsw.Connection, error: apsw.Error, reason: str
-) -> None:
+def test_after_some_errors_nothing_has_changed(connection: apsw.Connection, error: apsw.Error, reason: str) -> None:
     found = translate(error, connection, Outcome.UNKNOWN)
     assert type(found) is Unavailable
     assert (str(found), found.outcome) == (reason, Outcome.NONE)

@@ -27,6 +27,8 @@ from tests.harness.stores import a_row
 LOST, GONE = 74, 2
 """Exit statuses after the database failed: a service manager starts the service again, or must not."""
 
+Fault = Callable[[Path], None]
+
 
 def deleted(path: Path) -> None:
     path.unlink()
@@ -79,7 +81,7 @@ def test_the_process_says_so_and_ends(tmp_path: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_write_is_acknowledged_from_then_on(tmp_path: Path, place: Path, fault: Callable[[Path], None]) -> None:
+def test_no_write_is_acknowledged_from_then_on(tmp_path: Path, place: Path, fault: Fault) -> None:
     """Not even before the service has looked by itself, which it does four times a second."""
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
@@ -140,9 +142,7 @@ def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> 
 
 
 @pytest.mark.parametrize("fault", [deleted, *thorough(with_its_folder)])
-def test_a_supervisor_starts_no_worker_on_a_new_database(
-    tmp_path: Path, place: Path, fault: Callable[[Path], None]
-) -> None:
+def test_a_supervisor_starts_no_worker_on_a_new_database(tmp_path: Path, place: Path, fault: Fault) -> None:
     """Also when nothing is left of the old one: the service ends, and says why."""
     with serving(tmp_path, "--workers=2", database=f"sqlite:///{place}") as service:
         store(service, "Before")

@@ -57,9 +57,7 @@ def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: 
     assert store(fresh, "After") == id + 1
 
 
-def test_a_write_waits_for_a_short_lock_and_is_refused_after_a_long_one_in_its_place(
-    fresh: Running, tmp_path: Path
-) -> None:
+def test_a_write_waits_for_a_short_lock_and_after_a_long_one_is_refused(fresh: Running, tmp_path: Path) -> None:
     with dial(fresh) as wire:
         with locked(tmp_path):
             wire.send(request("GET", "/test") + create("Waited"))

@@ -19,9 +19,7 @@ from tests.harness.client import load
         pytest.param(statements.FIND_KEYS, ('["key"]',), id="find keys"),
     ],
 )
-def test_a_statement_of_a_batch_never_reads_all_stores(
-    tmp_path: Path, statement: str, values: tuple[object, ...]
-) -> None:
+def test_a_statement_of_a_batch_never_reads_all(tmp_path: Path, statement: str, values: tuple[object, ...]) -> None:
     schema.prepare(tmp_path / "stores.db")
     connection = apsw.Connection(str(tmp_path / "stores.db"))
     plan = [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
