@@ -24,10 +24,6 @@ MIN_KEYS = 100_000
 MAX_KEYS_DELETED = 1000
 """Keys that are deleted at once, the oldest, when all of them may go."""
 
-MAX_BATCH = 1000
-MAX_BATCH_BYTES = 4 * 2**20
-"""Commands at which a batch is full, and their bytes by `memory_size`; writing it takes several times that memory."""
-
 Tags: TypeAlias = frozenset[str]
 """Entity tags with their quotes, as `tag` returns them; `ANY` instead of tags."""
 

@@ -17,11 +17,12 @@ from storekeeper import __version__
 from storekeeper.api import docs, query
 from storekeeper.api.query import MAX_LIMIT
 from storekeeper.api.routes import ROUTES
+from storekeeper.concurrency import batcher
 from storekeeper.errors import InvalidInput, Outcome
 from storekeeper.http import deadlines
 from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
-from storekeeper.sqlite import write_queue
+from storekeeper.sqlite import writer
 from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 from tests.harness.cases import case
 from tests.harness.client import locked
@@ -274,11 +275,11 @@ async def test_the_examples_that_take_a_fault_or_time_are_what_the_service_sends
 
         sent["408: too slow"] = await body(b"GET /te")
         sent["500: a bug"] = await body(request("GET", "/api/stores/99"))
-        monkeypatch.setattr(write_queue, "LOCK_TIMEOUT", 0.1)
+        monkeypatch.setattr(writer, "LOCK_TIMEOUT", 0.1)
         with locked(tmp_path):
             sent["503: nothing was changed"] = await body(create("Never"))
-        monkeypatch.setattr(write_queue, "LOCK_TIMEOUT", 1.0)
-        monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.1)
+        monkeypatch.setattr(writer, "LOCK_TIMEOUT", 1.0)
+        monkeypatch.setattr(batcher, "RESPONSE_TIMEOUT", 0.1)
         with locked(tmp_path):
             sent["503: the write may have happened"] = await body(create("Perhaps"))
     titles = {title for name, title in documented_examples() if name == "AnyError"}

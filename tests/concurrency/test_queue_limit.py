@@ -108,7 +108,7 @@ def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path) -
         assert len(taken) >= MIN_QUEUE
         assert len(refused) > 100
         assert len(taken) + len(refused) == 400
-        assert all(b'"message":"Too many writes are waiting","outcome":"none"' in body for body, _ in refused)
+        assert all(b'"message":"Too many requests are waiting","outcome":"none"' in body for body, _ in refused)
         # An order of events, not a time: all were refused before the last of those taken was on the disk.
         assert max(seconds for _, seconds in refused) < max(taken)
         assert len(service.request("GET", "/api/stores").json) == 5 + len(taken)

@@ -17,12 +17,12 @@ from typing import Any
 import apsw
 import pytest
 
-from storekeeper import databases
+from storekeeper import commands, databases
 from storekeeper.collection import Collection
-from storekeeper.commands import Command, Replace
+from storekeeper.commands import Batch, Before, Command, Replace
+from storekeeper.concurrency import batcher
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import write_queue
-from storekeeper.sqlite.committer import CommandResult, Committer
+from storekeeper.sqlite import TICK_INTERVAL, committer
 from storekeeper.stores import Payload
 from tests import ROOT
 from tests.harness import probe
@@ -272,17 +272,17 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
     began_first, go_on = threading.Event(), threading.Event()
     failures: list[object] = []
 
-    def commit(_committer: Committer, commands: Sequence[Command], _deadline: float) -> list[CommandResult]:
+    def apply(batch: Sequence[Command], before: Before, now: int) -> Batch:
         began_first.set()
         assert go_on.wait(30)
-        if len(commands) == 2:
+        if len(batch) == 2:
             raise apsw.CorruptError("a damaged page")
-        return [None]
+        return commands.apply(batch, before, now)
 
     async def main() -> float:
         collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(failures.append)
         await collection.check()
-        monkeypatch.setattr(Committer, "commit", commit)
+        monkeypatch.setattr(committer, "apply", apply)
         first = collection.write(Replace(1, Payload("first")))
         await until(began_first.is_set)
         last = [collection.write(Replace(1, Payload("last"))) for _ in range(2)]
@@ -304,13 +304,13 @@ async def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_chang
     began, go_on = threading.Event(), threading.Event()
     failures: list[object] = []
 
-    def commit(_committer: Committer, _commands: Sequence[Command], _deadline: float) -> list[CommandResult]:
+    def apply(*_: object) -> Batch:
         began.set()
         assert go_on.wait(30)
         raise apsw.IOError("a lost page")
 
     collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(failures.append)
-    monkeypatch.setattr(Committer, "commit", commit)
+    monkeypatch.setattr(committer, "apply", apply)
     tried = collection.write(Replace(1, Payload("tried")))
     await until(began.is_set)
     waiting = collection.write(Replace(1, Payload("waiting")))
@@ -325,7 +325,7 @@ async def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_chang
         outcomes.append(error.value.outcome)
     assert outcomes == [Outcome.UNKNOWN, Outcome.NONE, Outcome.NONE]
     assert len(failures) == 1
-    monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.0)
-    await asyncio.sleep(2 * write_queue.TICK_INTERVAL)  # none of them is overdue
+    monkeypatch.setattr(batcher, "RESPONSE_TIMEOUT", 0.0)
+    await asyncio.sleep(2 * TICK_INTERVAL)  # none of them is overdue
     assert "a lost page" in await collection.refusal_of_writes(probe=False)
     await collection.close()

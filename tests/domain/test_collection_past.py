@@ -12,7 +12,7 @@ import pytest
 from storekeeper import databases
 from storekeeper.collection import Collection, Listing, Moment, Query, State
 from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
-from storekeeper.sqlite.write_queue import TICK_INTERVAL
+from storekeeper.sqlite import TICK_INTERVAL
 from storekeeper.stores import Payload, Store
 from tests.harness.collection import MANY, create, get, now, numbered, replace, stores
 from tests.harness.databases import Database, handle

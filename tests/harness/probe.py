@@ -20,7 +20,7 @@ from storekeeper import importer, write_state
 from storekeeper.changes import ChangesQuery
 from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
-from storekeeper.sqlite import SqliteCollection, SqliteDatabase, write_queue
+from storekeeper.sqlite import SqliteCollection, SqliteDatabase, writer
 from storekeeper.stores import Payload
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
 
@@ -94,7 +94,7 @@ async def _ask(collection: Collection, question: str) -> str:
 async def main() -> None:
     path, questions, *rights = sys.argv[1:]
     # Not the real ones: a test has no time for them.
-    vars(write_queue)["LOCK_TIMEOUT"] = 0.3
+    vars(writer)["LOCK_TIMEOUT"] = 0.3
     SqliteCollection.in_session.__defaults__ = (0.3,)
     vars(write_state)["PROBE_INTERVAL"] = 0.0
     vars(write_state)["CHECK_TIMEOUT"] = 5.0

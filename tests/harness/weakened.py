@@ -4,6 +4,7 @@ Each test of a promise must fail on a build that breaks it; else it shows nothin
 this file, so that each of them is changed too.
 """
 
+import asyncio
 import itertools
 import os
 import sys
@@ -16,21 +17,22 @@ from typing import Any, NoReturn
 import apsw
 import msgspec
 
-from storekeeper import cli, commands, listener, server, service, supervisor
+from storekeeper import cli, commands, listener, server, service, supervisor, write_queue
 from storekeeper.api import token_table
 from storekeeper.api.application import Application
 from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Before, Command, Replace
-from storekeeper.concurrency.queue_limit import QueueLimit, settle
+from storekeeper.commands import Batch, Before, Command, Replace, Result
+from storekeeper.concurrency.batcher import Batcher
+from storekeeper.concurrency.queue_limit import Queued, QueueLimit, settle
 from storekeeper.http import deadlines, limits, reader
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.http.request import BodyLimit
-from storekeeper.sqlite import committer, connections, migrations, statements, write_queue
-from storekeeper.sqlite.committer import CommandResult, Committer
+from storekeeper.sqlite import committer, connections, migrations, statements
+from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.write_queue import Write, WriteQueue
+from storekeeper.sqlite.writer import Writer
 
 PROGRAM = (sys.executable, __file__)
 
@@ -55,14 +57,15 @@ def sees_own_writes_only() -> None:
     """Keeps responses until this worker writes, as a cache without SQLite's wal-index would."""
     own = itertools.count()
     now = next(own)
-    settle_batch = WriteQueue._settle
+    commit = Writer.commit
 
-    def settle_and_count(queue: WriteQueue, batch: list[Write], results: list[CommandResult], took: float) -> None:
+    async def commit_and_count(writer: Writer, batch: Sequence[Command], deadline: float) -> Sequence[Result]:
         nonlocal now
+        results = await commit(writer, batch, deadline)
         now = next(own)
-        settle_batch(queue, batch, results, took)
+        return results
 
-    vars_of(WriteQueue)._settle = settle_and_count
+    vars_of(Writer).commit = commit_and_count
     get = ResponseCache.get
 
     def look_at_own(cache: ResponseCache, request: bytes) -> Cached | None:
@@ -73,31 +76,32 @@ def sees_own_writes_only() -> None:
 
 
 def acknowledges_before_commit() -> None:
-    carry_out, apply = WriteQueue._carry_out, vars_of(committer).apply
+    serve, commit, apply = Batcher._serve, Committer.commit, vars_of(committer).apply
+    loop, waiting, results = None, list[Queued[Any, Any]](), list[Result]()
 
-    def commit_late(queue: WriteQueue, batch: list[Write]) -> Sequence[CommandResult]:
-        connection = queue._committer.connection
-        results: list[CommandResult] = []
+    async def serve_early(batcher: Batcher[Any, Any], batch: list[Queued[Any, Any]]) -> None:
+        nonlocal loop
+        loop, waiting[:] = asyncio.get_running_loop(), batch
+        await serve(batcher, batch)
 
-        def applied(*args: Any) -> Batch:
-            decided: Batch = apply(*args)
-            results[:] = decided.results
-            return decided
+    def applied(*args: Any) -> Batch:
+        decided: Batch = apply(*args)
+        results[:] = decided.results
+        return decided
 
-        def acknowledge_first(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
-            if sql == "COMMIT":
-                queue._call_on_loop(settle, batch, list(results))
-                time.sleep(0.01)
-            return True
+    def acknowledge_first(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
+        if sql == "COMMIT" and loop:
+            loop.call_soon_threadsafe(settle, list(waiting), list(results))
+            time.sleep(0.01)
+        return True
 
-        vars_of(committer).apply = applied
-        connection.exec_trace = acknowledge_first
-        try:
-            return carry_out(queue, batch)
-        finally:
-            connection.exec_trace = None
+    def commit_late(own: Committer, batch: Sequence[Command], deadline: float) -> list[Result]:
+        own.connection.exec_trace = acknowledge_first
+        return commit(own, batch, deadline)
 
-    vars_of(WriteQueue)._carry_out = commit_late
+    vars_of(Batcher)._serve = serve_early
+    vars_of(committer).apply = applied
+    vars_of(Committer).commit = commit_late
 
 
 def counts_ids_in_memory() -> None:
@@ -285,13 +289,13 @@ def starts_and_stops_soon() -> None:
 def has_a_slow_disk() -> None:
     """For each 10 writes it takes as many seconds as stand in the file that SLOW_DISK names."""
     vars_of(write_queue).MAX_BATCH = 10
-    transact = Committer._transact
+    commit = Committer.commit
 
-    def transact_slowly(own: Committer, commands: Sequence[Command]) -> list[CommandResult]:
-        time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(commands) / 10))
-        return transact(own, commands)
+    def commit_slowly(own: Committer, batch: Sequence[Command], deadline: float) -> list[Result]:
+        time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(batch) / 10))
+        return commit(own, batch, deadline)
 
-    vars_of(Committer)._transact = transact_slowly
+    vars_of(Committer).commit = commit_slowly
 
 
 def checkpoints_often() -> None:

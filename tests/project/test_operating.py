@@ -14,7 +14,7 @@ import pytest
 from storekeeper import errors
 from storekeeper.api.token_table import UNREAD
 from storekeeper.http.response import phrase
-from storekeeper.postgres import pool, writes
+from storekeeper.postgres import pool, writer
 from storekeeper.sqlite import errors as sqlite_errors
 from storekeeper.sqlite.errors import DAMAGED
 from tests.harness.machine import need
@@ -154,7 +154,7 @@ def test_there_is_a_page_with_every_reason_that_health_can_give() -> None:
         pool.NO_SINGLE_ROW,
         *pool._EXPECTED.values(),
     }
-    for module in (sqlite_errors, writes):
+    for module in (sqlite_errors, writer):
         reasons |= set(re.findall(r'Unavailable\("([^"]+)"', inspect.getsource(module)))
     assert len(reasons) > 15
     assert {reason for reason in reasons if f"`{reason}`" not in page} == set()

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from storekeeper import supervisor
+from storekeeper.commands import Result
 from storekeeper.http import limits
-from storekeeper.sqlite.committer import CommandResult, Committer
+from storekeeper.sqlite.committer import Committer
 from storekeeper.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
@@ -137,10 +138,10 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is there, but the timer comes first: the write would be 503 with an outcome that nobody knows."""
-    monkeypatch.setattr("storekeeper.sqlite.write_queue.WRITE_TIMEOUT", 0.6)
+    monkeypatch.setattr("storekeeper.concurrency.batcher.RESPONSE_TIMEOUT", 0.6)
     commit = Committer.commit
 
-    def commit_slowly(*given: Any) -> list[CommandResult]:
+    def commit_slowly(*given: Any) -> list[Result]:
         time.sleep(0.3)
         return commit(*given)
 

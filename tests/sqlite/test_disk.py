@@ -15,9 +15,9 @@ import pytest
 from storekeeper import events, write_state
 from storekeeper.collection import Collection
 from storekeeper.commands import Command, Create, Replace
-from storekeeper.concurrency import queue_limit
+from storekeeper.concurrency import batcher, queue_limit
 from storekeeper.errors import LOCKED, Outcome, PreconditionFailed, Unavailable
-from storekeeper.sqlite import SqliteCollection, connections, schema, write_queue
+from storekeeper.sqlite import SqliteCollection, connections, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.stores import Payload, Store
@@ -116,10 +116,11 @@ def test_a_probe_needs_the_disk_and_leaves_nothing_behind(small: Path) -> None:
     ):
         before = other.execute("SELECT * FROM changes").fetchall()
         fill_disk(small / "filler")
-        assert str(committer.probe(0)) == "The disk is full"
+        with pytest.raises(Unavailable, match="The disk is full"):
+            committer.probe(0)
         (small / "filler").unlink()
         for _ in range(3):
-            assert committer.probe(0) is None
+            committer.probe(0)
         assert other.execute("SELECT * FROM changes").fetchall() == before
         assert other.execute("SELECT count(*) FROM probe").get == 0
         assert committer.commit([Create(Payload("Next"))], 0) == [a_store(2, "Next", None, 2)]
@@ -339,7 +340,7 @@ async def test_no_more_writes_than_the_limit_wait(held: Held, monkeypatch: pytes
         waiting = [create(collection, payload) for payload in numbered(50)]
         for refused in (create(collection, Payload("Too many")), replace(collection, 1, Payload("Too many"))):
             assert refused.done(), "it waits as well"
-            with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
+            with pytest.raises(Unavailable, match="Too many requests are waiting") as error:
                 await refused
             assert error.value.outcome is Outcome.NONE
         assert await get(collection, 1) == a_store(1, "First", None, 1)
@@ -362,14 +363,14 @@ async def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_chang
 ) -> None:
     """Behind a lock, or because the whole process stood still: there need not be many others."""
     database, connection = held
-    monkeypatch.setattr(write_queue, "QUEUE_TIMEOUT", 0.2)
+    monkeypatch.setattr(batcher, "QUEUE_TIMEOUT", 0.2)
     async with handle(database) as collection:
         first = create(collection, Payload("Under way"))
         await asyncio.sleep(0.1)  # the thread has it
         late = create(collection, Payload("Late"))
         await asyncio.sleep(0.3)
         connection.execute("COMMIT")
-        with pytest.raises(Unavailable, match="The write has waited for too long") as error:
+        with pytest.raises(Unavailable, match="The request has waited for too long") as error:
             await late
         assert error.value.outcome is Outcome.NONE
         assert (await first).id == 2
@@ -394,7 +395,7 @@ async def test_no_more_bytes_than_the_limit_wait(
     async with handle(database) as collection:
         writes = [collection.write(command) for _ in range(4)]
         assert [write.done() for write in writes] == [False, False, False, True]
-        with pytest.raises(Unavailable, match="Too many writes are waiting") as error:
+        with pytest.raises(Unavailable, match="Too many requests are waiting") as error:
             await writes[3]
         assert error.value.outcome is Outcome.NONE
         small = create(collection, Payload("Small"))
@@ -407,23 +408,23 @@ async def test_no_more_bytes_than_the_limit_wait(
 async def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its outcome is unknown: here it is even written in the end."""
+    """The outcome of the one under way is unknown: here it is even written in the end. What waits changed nothing."""
     database, connection = held
-    monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
+    monkeypatch.setattr(batcher, "RESPONSE_TIMEOUT", 0.2)
     async with handle(database) as collection:
-        for write in (create(collection, Payload("Late")), replace(collection, 1, Payload("Late"))):
+        for outcome in (Outcome.UNKNOWN, Outcome.NONE):
             with pytest.raises(Unavailable, match="The disk does not respond") as error:
-                await write
-            assert error.value.outcome is Outcome.UNKNOWN
+                await create(collection, Payload("Late"))
+            assert error.value.outcome is outcome
         assert await collection.refusal_of_writes(probe=False) == "The disk does not respond"
         connection.execute("COMMIT")
         assert (await create(collection, Payload("Next"))).id == 3
-        assert await get(collection, 1) == a_store(1, "Late", None, 3)
+        assert [store["name"] for store in await stores(collection)] == ["First", "Late", "Next"]
 
 
 async def test_closing_does_not_wait_for_ever(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     database, connection = held
-    monkeypatch.setattr(write_queue, "WRITE_TIMEOUT", 0.2)
+    monkeypatch.setattr(batcher, "RESPONSE_TIMEOUT", 0.2)
     collection = SqliteCollection(database.path, lambda error: pytest.fail(str(error)))
     write = create(collection, Payload("Stuck"))
     await collection.close()

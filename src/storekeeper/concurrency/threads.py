@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from math import inf
+from typing import Any, TypeVar
 
 from storekeeper.errors import Unavailable
 
 T = TypeVar("T")
 
-LOOK_INTERVAL = 1.0
+LOOK_INTERVAL = 0.5
 """Seconds between two checks of a thread: a lost wake-up of the loop delays the result by no more."""
 
 TOO_MANY = "Too many threads are running"
@@ -22,31 +23,43 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 
     The process may end before the thread, and the database then rolls back what the thread wrote.
     """
-    loop = asyncio.get_running_loop()
     outcome: Future[T] = Future()
-    woken = asyncio.Event()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as raised:  # noqa: BLE001 - the caller raises it
-            outcome.set_exception(raised)
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(woken.set)
-
-    thread = threading.Thread(target=run, name="storekeeper-work", daemon=True)
+    thread = threading.Thread(target=settle, args=(outcome, work), name="storekeeper-work", daemon=True)
     try:
         thread.start()
     except RuntimeError:
         raise Unavailable(TOO_MANY) from None
-    while thread.is_alive() and not outcome.done():
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_INTERVAL):
-                await woken.wait()
-    if not outcome.done():
+    if not await is_done(outcome, thread):
         raise Unavailable(TOO_MANY)  # the thread ended before it began
     try:
         return outcome.result()
     finally:
         # Else the error and the frames of both threads would keep each other, with all that they read, in memory.
         outcome = Future()
+
+
+def settle(outcome: Future[T], work: Callable[[], T]) -> None:
+    """Set what `work` returns, or raises, as the outcome."""
+    try:
+        outcome.set_result(work())
+    except BaseException as raised:  # noqa: BLE001 - whoever waits for the outcome raises it
+        outcome.set_exception(raised)
+
+
+async def is_done(outcome: Future[Any], thread: threading.Thread, seconds: float = inf) -> bool:
+    """Wait until a thread has settled the outcome, at most so many seconds; return whether it has."""
+    loop = asyncio.get_running_loop()
+    woken = asyncio.Event()
+
+    def wake(_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(woken.set)
+
+    outcome.add_done_callback(wake)
+    while not outcome.done() and thread.is_alive() and seconds > 0:
+        pause = min(LOOK_INTERVAL, seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await woken.wait()
+        seconds -= pause  # not by the clock: if this process stood still, the thread did so too
+    return outcome.done()

@@ -1,5 +1,5 @@
 """The shared collection: one PostgreSQL database, any number of machines. Imports the domain, `concurrency`,
-`transfer` and `write_state`."""
+`transfer` and `write_queue`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,18 +10,18 @@ import psycopg
 from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Fail, Listing, Moment, Query, Snapshot, State, T, WriteObserver
-from storekeeper.commands import MAX_BATCH, Command, memory_size
+from storekeeper.commands import Command
+from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.importer import Session
-from storekeeper.postgres import bulk, imports, reads, schema, session, writes
-from storekeeper.postgres.batcher import Batcher
+from storekeeper.postgres import bulk, imports, reads, schema, session, writer
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
-from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, single_row
+from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.stores import Store
 from storekeeper.tokens import Token
-from storekeeper.write_state import WriteState
+from storekeeper.write_queue import WriteQueue
 
-_STATEMENTS = reads.STATEMENTS | writes.STATEMENTS
+_STATEMENTS = reads.STATEMENTS | writer.STATEMENTS
 
 
 class PostgresCollection(Collection):
@@ -38,13 +38,9 @@ class PostgresCollection(Collection):
         self._conninfo = session.parameters(url)
         self._schema = ""
         self._pool = Pool(self._connect, fail)
-        self._state = WriteState(self._probe)
         self._reader = reads.Reader(self._pool)
         self._by_id = Batcher(self._reader.get, workers=2)
-        self._writer = writer = writes.Writer(self._pool, self._state)
-        self._writes = Batcher(
-            writer.carry_out, max_batch=MAX_BATCH, size=lambda write: memory_size(write) if write else 0, gather=True
-        )
+        self._queue = WriteQueue(writer.Writer(self._pool))
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         return self._by_id.add(id)
@@ -62,7 +58,7 @@ class PostgresCollection(Collection):
         return asyncio.ensure_future(self._reader.changes(query))
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        return self._writes.add(command)
+        return self._queue.add(command)
 
     async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
         def run() -> T:
@@ -95,26 +91,22 @@ class PostgresCollection(Collection):
         single_row(rows(state))
 
     async def refusal_of_writes(self, *, probe: bool) -> str:
-        return await self._state.refusal(probe=probe)
+        return await self._queue.state.refusal(probe=probe)
 
     def observe_writes(self, observer: WriteObserver) -> None:
-        self._writer.observe = observer
+        self._queue.observe = observer
 
     def queued_writes(self) -> tuple[int, int]:
-        return self._writes.limit.count, self._writes.limit.refused
+        return self._queue.limit.count, self._queue.limit.refused
 
     async def figures(self) -> Mapping[str, float | None]:
         (result,) = await self._pool.execute((b"figures", ()))
         size, backed_up = single_row(rows(result))
         return {"database_bytes": size, "last_backup_timestamp_seconds": backed_up and backed_up / 1000}
 
-    async def _probe(self) -> None:
-        await self._writes.add(None)
-
     async def close(self) -> None:
-        await asyncio.gather(self._by_id.close(), self._writes.close())
+        await asyncio.gather(self._by_id.close(), self._queue.close())
         await self._pool.close()
-        await self._state.close()
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""

@@ -1,4 +1,4 @@
-"""The connection pool: replaces lost connections, and refuses requests while none is open. Imports the domain."""
+"""The connection pool: replaces lost connections; refuses while none is open. Imports `concurrency`, the domain."""
 
 import asyncio
 from collections import deque
@@ -6,15 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from storekeeper.collection import Fail
+from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
 from storekeeper.errors import CLOSED, FAILED, LOCKED, NO_RESPONSE, CannotStart, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
 
 POOL_SIZE = 9
 """Connections that one process opens at most: two each for reads by id and of the past, one each for all else."""
-
-RESPONSE_TIMEOUT = 4.5
-"""Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
 
 MAX_CONNECTION_AGE = 600.0
 """Seconds after which a connection is replaced, so that it does not keep an old server or old plans for ever."""

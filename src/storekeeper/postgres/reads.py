@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from storekeeper import search
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_history, check_moment
+from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import NO_RESPONSE, Unavailable
 from storekeeper.postgres.pipeline import ConnectionLost, Statement, StatementError, rows
 from storekeeper.postgres.pipeline import array as parameter
-from storekeeper.postgres.pool import RESPONSE_TIMEOUT, Pool, roll_back, single_row, to_unavailable
+from storekeeper.postgres.pool import Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Store
 from storekeeper.tables import FIELDS, GOOD_TOKENS, MAX_INTEGER, STORES

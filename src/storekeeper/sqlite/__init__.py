@@ -1,5 +1,5 @@
 """The embedded collection: one SQLite file, any number of processes. Imports the domain, `concurrency`, `transfer`
-and `write_state`."""
+and `write_queue`."""
 
 import asyncio
 import os
@@ -25,12 +25,16 @@ from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
 from storekeeper.sqlite.statements import as_json
-from storekeeper.sqlite.write_queue import TICK_INTERVAL, WriteQueue
+from storekeeper.sqlite.writer import Writer
 from storekeeper.stores import Store
 from storekeeper.tokens import USED_INTERVAL, Token
+from storekeeper.write_queue import WriteQueue
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+TICK_INTERVAL = 0.25
+"""Seconds between two looks at whether the file was replaced, and whether it has a new epoch."""
 
 _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
   AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
@@ -47,7 +51,7 @@ class SqliteCollection(Collection):
     def __init__(self, path: Path, fail: Fail) -> None:
         self._path = path
         self._fail = fail
-        self._closed = False
+        self._closed = self._failed = False
         self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
         with schema.raising_cannot_start(path):
             self._connection = connections.connect(path, reader=True, timeout=connections.START_TIMEOUT)
@@ -56,7 +60,8 @@ class SqliteCollection(Collection):
             committer = Committer(connections.connect(path, timeout=connections.START_TIMEOUT), self._identity)
         self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
         self._loop = asyncio.get_running_loop()
-        self._queue = WriteQueue(committer, self._on_failure)
+        self._writer = Writer(committer, self._on_failure)
+        self._queue = WriteQueue(self._writer)
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
 
     def get(self, id: int) -> Store | None:
@@ -91,7 +96,7 @@ class SqliteCollection(Collection):
                 yield part
 
     def write(self, command: Command) -> asyncio.Future[Store | None]:
-        return self._queue.submit(command)
+        return self._queue.add(command)
 
     async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
         def run() -> T:
@@ -138,10 +143,10 @@ class SqliteCollection(Collection):
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
-        self._queue.tick()
         try:
+            self._identity.check()
             self._reader.read_epoch()
-        except errors.READ_ERRORS as error:
+        except (*errors.READ_ERRORS, errors.Failure) as error:
             self._translate(error)  # which reports a failure; after another error, the next read meets it too
 
     async def check(self) -> None:
@@ -174,6 +179,7 @@ class SqliteCollection(Collection):
         if not self._closed:
             self._closed = True
             await self._queue.close()
+            self._writer.close()
             self._timer.cancel()
             self._connection.close()
 
@@ -199,8 +205,9 @@ class SqliteCollection(Collection):
         return error
 
     def _on_failure(self, failure: errors.Failure) -> None:
-        if self._queue.failure:
+        if self._failed:
             return
+        self._failed = True
         self._queue.fail(failure.problem)
         if failure.damaged:
             emit(Event.DATABASE_DAMAGED, reason=failure.problem)

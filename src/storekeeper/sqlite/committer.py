@@ -1,40 +1,34 @@
-"""The blocking half of writing: a batch of commands becomes one transaction, one fsync. Imports apsw and the domain.
+"""The blocking half of writing: a batch becomes one transaction, one fsync. Imports the domain, `write_queue`.
 
 It runs on the writer thread and knows neither the event loop nor the queue.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import apsw
 
 from storekeeper import commands as domain
-from storekeeper.commands import (
-    MAX_KEYS,
-    MIN_KEY_AGE,
-    MIN_KEYS,
-    Batch,
-    Before,
-    Command,
-    Remembered,
-    apply,
-)
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.commands import MAX_KEYS, MIN_KEY_AGE, MIN_KEYS, Batch, Before, Command, Remembered, Result, apply
+from storekeeper.errors import Outcome
 from storekeeper.events import Event, emit
 from storekeeper.search import folded
 from storekeeper.sqlite import connections, errors, statements
 from storekeeper.sqlite.file_identity import FileIdentity
+from storekeeper.write_queue import InvalidWrite
 from storekeeper.write_state import PROBE_BYTES
 
 _FILL_PROBE = f"INSERT OR REPLACE INTO probe (one, filler) VALUES (1, randomblob({PROBE_BYTES}))"
 _EMPTY_PROBE = "DELETE FROM probe"
 
-CommandResult = domain.Result | Exception
-"""What a command led to, as `commands.apply` has it, or the error of the database."""
-
 
 class Committer:
-    """Owns the connection that writes. `identity` is that of the file when it was opened."""
+    """Owns the connection that writes. `identity` is that of the file when it was opened.
+
+    If the file stays locked until `deadline`, on the monotonic clock, nothing is written. Both methods raise
+    Unavailable, and Failure, after which nothing may be acknowledged any more.
+    """
 
     def __init__(self, connection: apsw.Connection, identity: FileIdentity) -> None:
         self.connection = connection
@@ -43,59 +37,49 @@ class Committer:
         self._lock_deadline = 0.0
         connections.retry_lock_until(connection, lambda: self._lock_deadline)
 
-    def commit(self, commands: Sequence[Command], deadline: float) -> list[CommandResult]:
-        """Carry out commands in one transaction; return their results in the same order.
+    def commit(self, commands: Sequence[Command], deadline: float) -> list[Result]:
+        """Carry out commands in one transaction; return their results in the same order. Raises InvalidWrite."""
+        with self._raising(deadline):
+            with self._transaction():
+                now = time.time_ns() // 1_000_000
+                batch = apply(commands, self._before(commands), now)
+                if batch.changes:
+                    self._add_changes(batch)
+                if batch.keys:
+                    rows = [(*entry, now) for entry in batch.keys]
+                    self._execute(statements.ADD_KEYS, (statements.as_json(rows),))
+            if batch.keys:
+                self._delete_keys(now)
+            self.identity.check()
+        return batch.results
 
-        If the file stays locked until `deadline`, on the monotonic clock, nothing is written. Raises Failure if the
-        file was replaced, and apsw's errors after which nothing may be acknowledged any more.
-        """
-        self._lock_deadline = deadline
-        try:
-            return self._transact(commands)
-        except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
-            if len(commands) == 1:
-                return [error]
-            # One command is invalid. Each gets a transaction of its own, so that only that one fails.
-            return [result for command in commands for result in self.commit([command], deadline)]
-        except apsw.Error as error:
-            return [self._refusal(error) for _ in commands]
-
-    def probe(self, deadline: float) -> Unavailable | None:
-        """Write PROBE_BYTES and delete them; return why that is refused, None if it is not. Raises as `commit`."""
-        self._lock_deadline = deadline
-        try:
+    def probe(self, deadline: float) -> None:
+        """Write PROBE_BYTES and delete them."""
+        with self._raising(deadline):
             for statement in (_FILL_PROBE, _EMPTY_PROBE):
-                with connections.transaction(self.connection, "IMMEDIATE"):
-                    self.identity.check()
+                with self._transaction():
                     self._execute(statement)
-        except apsw.Error as error:
-            return self._refusal(error)
-        return None
 
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
 
-    def _refusal(self, error: apsw.Error) -> Unavailable:
-        refusal = errors.to_unavailable(errors.classify(error, self.connection), Outcome.UNKNOWN)
-        if refusal is None:
-            raise error
-        return refusal
+    @contextmanager
+    def _raising(self, deadline: float) -> Iterator[None]:
+        self._lock_deadline = deadline
+        try:
+            yield
+        except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
+            raise InvalidWrite(error) from None
+        except BaseException as error:  # noqa: BLE001 - also a bug: nobody knows what it left
+            unavailable = errors.to_unavailable(error, Outcome.UNKNOWN)
+            raise unavailable or errors.to_failure(error, self.connection) from None
 
-    def _transact(self, commands: Sequence[Command]) -> list[CommandResult]:
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         with connections.transaction(self.connection, "IMMEDIATE"):
             self.identity.check()  # before anything is written: others may use another log
-            now = time.time_ns() // 1_000_000
-            batch = apply(commands, self._before(commands), now)
-            if batch.changes:
-                self._add_changes(batch)
-            if batch.keys:
-                rows = [(*entry, now) for entry in batch.keys]
-                self._execute(statements.ADD_KEYS, (statements.as_json(rows),))
-        if batch.keys:
-            self._delete_keys(now)
-        self.identity.check()
-        return list(batch.results)
+            yield
 
     def _before(self, commands: Sequence[Command]) -> Before:
         """Return what the batch needs to know of the collection."""

@@ -44,7 +44,7 @@ def translate(error: Exception, connection: apsw.Connection, outcome: Outcome = 
     return to_failure(error, connection, outcome) if isinstance(error, (apsw.IOError, *_CORRUPT)) else error
 
 
-def to_unavailable(error: apsw.Error, outcome: Outcome) -> Unavailable | None:
+def to_unavailable(error: BaseException, outcome: Outcome) -> Unavailable | None:
     """Return the Unavailable for an error after which SQLite can continue; None if it cannot, or for a bug.
 
     Each error has rolled its transaction back. `outcome` is for those after which the log may still contain it.

@@ -1,4 +1,4 @@
-"""Writes of the shared collection: a batch of them is one transaction, under one lock. Imports the domain.
+"""Writes of the shared collection: a batch is one transaction, under one lock. Imports the domain, `write_queue`.
 
 One row is the lock of all writers on all machines, and contains the numbers that it guards. A batch takes two round
 trips: the lock with the numbers and what the batch touches, then all that is written, with its COMMIT.
@@ -10,10 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from secrets import token_hex
-from typing import TypeAlias
 
 from storekeeper import commands
-from storekeeper.collection import WriteObserver, ignore_writes
 from storekeeper.commands import (
     MAX_KEYS,
     MAX_KEYS_DELETED,
@@ -39,7 +37,8 @@ from storekeeper.search import folded
 from storekeeper.stores import Store
 from storekeeper.tables import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, SEARCHED, STORES
 from storekeeper.tokens import USED_INTERVAL
-from storekeeper.write_state import PROBE_BYTES, WriteState
+from storekeeper.write_queue import InvalidWrite
+from storekeeper.write_state import PROBE_BYTES
 
 _STORE = [list(CHANGES).index(OF_CHANGE[name]) for name in STORES]
 """The columns of a change that are those of its store."""
@@ -88,65 +87,24 @@ STATEMENTS = {
 Execute = Callable[..., Awaitable[list[Result]]]
 """`_execute` on the connection of a transaction."""
 
-Write: TypeAlias = Command | None
-"""A command, or None: a probe of writes."""
-
 
 class Writer:
-    """Carries out batches of writes. `state` is told which of them the database refuses."""
+    """A `write_queue.Writer`."""
 
-    def __init__(self, pool: Pool, state: WriteState) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._state = state
         self._deleting: asyncio.Task[None] | None = None
-        self.observe: WriteObserver = ignore_writes
 
-    async def carry_out(self, batch: Sequence[Write], deadline: float) -> Sequence[commands.Result | Exception]:
-        """Return what each command of a batch led to: as `commands.apply` has it, Unavailable, or why it is invalid.
-
-        Probes come after the commands; their result is None.
-        """
-        written = [write for write in batch if write is not None]
-        began, done = time.monotonic(), list[commands.Result | Exception]()
-        if written:
-            done += await self._commit(written, deadline)
-            self.observe(done, time.monotonic() - began)
-        results = iter(done)
-        probed = await self._probe(deadline) if len(written) < len(batch) else None
-        return [next(results) if write is not None else probed for write in batch]
-
-    async def _probe(self, deadline: float) -> Unavailable | None:
-        """Write PROBE_BYTES, delete them, and commit, behind the lock; return why that is refused."""
+    async def probe(self, deadline: float) -> None:
         try:
             async with self._transaction(deadline) as execute:
                 filler = token_hex(PROBE_BYTES // 2)  # so that nothing of it can be compressed
                 await execute((b"begin", ()), (b"lock", ()), (b"fill probe", (filler,)), (b"commit", ()))
                 await execute((b"begin", ()), (b"lock", ()), (b"empty probe", ()), (b"commit", ()))
-        except _InvalidWrite as invalid:  # by a trigger
-            return to_unavailable(*invalid.args)
-        except Unavailable as error:
-            return error
-        return None
+        except InvalidWrite as invalid:  # by a trigger
+            raise invalid.args[0] from None
 
-    async def _commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result | Exception]:
-        try:
-            results = await self._transact(batch, deadline)
-            self._state.accepted()
-            if commands.keys_of(batch) and (self._deleting is None or self._deleting.done()):
-                self._deleting = asyncio.create_task(self._delete_keys())
-            return results
-        except Unavailable as error:
-            self._state.refused(str(error))
-            return [error] * len(batch)
-        except _InvalidWrite as invalid:
-            if len(batch) == 1:
-                # Without a name: from Python 3.12 on, the error has this frame, by way of its own.
-                return [to_unavailable(each) if isinstance(each, StatementError) else each for each in invalid.args]
-        # Each gets a transaction of its own, so that only the invalid one fails.
-        return [result for command in batch for result in await self._commit([command], deadline)]
-
-    async def _transact(self, batch: Sequence[Command], deadline: float) -> list[commands.Result]:
-        """Carry out a batch as one transaction."""
+    async def commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result]:
         async with self._transaction(deadline) as execute:
             before, replicated = await self._begin(execute, batch)
             now = time.time_ns() // 1_000_000
@@ -155,7 +113,9 @@ class Writer:
             # too: the COMMIT waits for the standby, because the lock of the row is in the log.
             if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
                 await self._finish(execute, applied, now)
-            return applied.results
+        if commands.keys_of(batch) and (self._deleting is None or self._deleting.done()):
+            self._deleting = asyncio.create_task(self._delete_keys())
+        return applied.results
 
     async def _delete_keys(self) -> None:
         """Delete old keys (decision 36), whatever comes of the writes; a refusal is logged."""
@@ -207,14 +167,10 @@ class Writer:
             raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
 
 
-class _InvalidWrite(Exception):
-    """A write of the batch is invalid, as the error in `args` says; nothing was written."""
-
-
 async def _execute(connection: PipelineConnection, deadline: float, *statements: Statement) -> list[Result]:
     """Execute statements in one round trip.
 
-    Raises _InvalidWrite, and Unavailable with the outcome of a COMMIT.
+    Raises InvalidWrite, and Unavailable with the outcome of a COMMIT.
     """
     last = len(statements) - 1
     commits = statements[last][0] == b"commit"
@@ -223,11 +179,11 @@ async def _execute(connection: PipelineConnection, deadline: float, *statements:
     except ConnectionLost as error:
         raise Unavailable(NO_RESPONSE, Outcome.UNKNOWN if commits and error.sent else Outcome.NONE) from None
     except ValueError as error:
-        raise _InvalidWrite(error) from None
+        raise InvalidWrite(error) from None
     except StatementError as error:
         unknown = commits and error.index == last and not error.sqlstate.startswith(_ROLLED_BACK)
         if not unknown and error.sqlstate.startswith(_INVALID_DATA):
-            raise _InvalidWrite(error) from None
+            raise InvalidWrite(to_unavailable(error)) from None
         # Not in a variable: this frame and the error would refer to each other, and keep the writes of the batch.
         raise to_unavailable(error, Outcome.UNKNOWN if unknown else Outcome.NONE) from None
     if commits and results[last].command_status != b"COMMIT":

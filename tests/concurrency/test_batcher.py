@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from storekeeper.concurrency.batcher import Batcher
 from storekeeper.errors import Unavailable
-from storekeeper.postgres.batcher import Batcher
 
 MIB = 2**20
 
@@ -14,7 +14,7 @@ MIB = 2**20
 async def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("storekeeper.postgres.batcher.QUEUE_TIMEOUT", 0.05)
+    monkeypatch.setattr("storekeeper.concurrency.batcher.QUEUE_TIMEOUT", 0.05)
     go_on = asyncio.Event()
 
     async def serve(keys: Sequence[int], _deadline: float) -> Sequence[int]:
