@@ -22,7 +22,6 @@ from storekeeper.problems import (
     Group,
     Problem,
     Problems,
-    Reason,
     Wrong,
     decode_wrong,
 )
@@ -236,24 +235,23 @@ class Plan:
     def _is_bad(self, row: Found) -> bool:
         """Return whether a row is bad; collect what is wrong with it."""
         found = decode_wrong(row.wrong) if row.wrong else []
-        bad = [each for each in found if each.reason != CUT]
-        if not bad and (reason := self._reason(row)):
-            is_name = reason == REQUIRED
-            bad = [Wrong("name", "", reason) if is_name else Wrong(self.order.match or "", row.key or "", reason)]
+        bad = [each for each in found if each.reason != CUT] or self._misfits(row)
         for wrong in bad:
             self._bad.add(row.line, row.id, wrong)
         for cut in found if not bad else ():
             self._cut.add(row.line, row.id, cut)
         return bool(bad)
 
-    def _reason(self, row: Found) -> Reason | None:
-        if row.key is not None and row.key in self._repeated:
-            return REPEATED
+    def _misfits(self, row: Found) -> list[Wrong]:
+        """Return what is wrong with a row beside the others and the collection."""
+        key, match = row.key, self.order.match or ""
+        if key is not None and key in self._repeated:
+            return [Wrong(match, key, REPEATED)]
         if row.means > 1:
-            return AMBIGUOUS
-        if row.id is None and self.order.match == "id" and row.key is not None and self.numbers.total:
-            return UNKNOWN
-        return REQUIRED if row.name is None else None
+            return [Wrong(match, key or "", AMBIGUOUS)]
+        if row.id is None and match == "id" and key is not None and self.numbers.total:
+            return [Wrong(match, key, UNKNOWN)]
+        return [Wrong("name", "", REQUIRED)] if row.name is None else []
 
     def _conflict(self, row: Found) -> str:
         if row.version is None:

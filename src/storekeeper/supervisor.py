@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -132,31 +133,24 @@ class Worker:
         return time.monotonic() > min(self._deadline, self.stop_deadline or self._deadline)
 
 
+@dataclass
 class Supervisor:
     """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it.
 
-    `on_end` is called with the number of a worker that ended, and whether it was lost. After a SIGTERM,
-    clients are accepted for `drain_delay` seconds more. A listener that was `passed` is somebody else's too.
+    `announce` is called once they serve, `on_end` with the number of a worker that ended, and whether it was lost.
+    After a SIGTERM, clients are accepted for `drain_delay` seconds more. A listener that was `passed` is somebody
+    else's too.
     """
 
-    def __init__(
-        self,
-        count: int,
-        work: Callable[[Heartbeat, int], None],
-        listener: socket.socket,
-        announce: Callable[[], None],
-        on_end: Callable[[int, bool], None],
-        drain_delay: float = 0.0,
-        *,
-        passed: bool = False,
-    ) -> None:
-        self._on_end = on_end
-        self._drain_delay = drain_delay
-        self._passed = passed
-        self._count = count
-        self._work = work
-        self._listener = listener
-        self._announce: Callable[[], None] | None = announce
+    count: int
+    work: Callable[[Heartbeat, int], None]
+    listener: socket.socket
+    announce: Callable[[], None] | None
+    on_end: Callable[[int, bool], None]
+    drain_delay: float = 0.0
+    passed: bool = False
+
+    def __post_init__(self) -> None:
         self._workers: list[Worker] = []
         self._signals: set[int] = set()
         self._stop_began: float | None = None
@@ -212,7 +206,7 @@ class Supervisor:
                 worker.outdated = True
         if asked := signals.intersection(STOP_SIGNALS):
             self._stop_signal = self._stop_signal or min(asked)
-            self._stop(0.0 if signal.SIGINT in asked else self._drain_delay)
+            self._stop(0.0 if signal.SIGINT in asked else self.drain_delay)
         self._watch()  # after the signals: a worker that also got one is not lost
         if self._stop_began is None:
             self._replace()
@@ -225,20 +219,20 @@ class Supervisor:
             worker.read_reports(was_paused=was_paused)
             if worker.process.exitcode is not None:
                 self._workers.remove(worker)
-                self._on_end(worker.number, worker.stop_deadline is None)
+                self.on_end(worker.number, worker.stop_deadline is None)
                 if worker.stop_deadline is None:
                     self._on_loss(worker, worker.process.exitcode)
                 worker.pipe.close()
                 worker.process.close()
             elif worker.is_overdue():
                 worker.process.kill()
-        if self._announce and sum(worker.ready for worker in self._workers) >= self._count:
-            self._announce()
-            self._announce = None
+        if self.announce and sum(worker.ready for worker in self._workers) >= self.count:
+            self.announce()
+            self.announce = None
 
     def _on_loss(self, worker: Worker, status: int) -> None:
         serving = [other for other in self._workers if other.stop_deadline is None]
-        if status == CANNOT_START and len(serving) >= self._count:
+        if status == CANNOT_START and len(serving) >= self.count:
             # A SIGHUP asked for this worker, which cannot start: keep those that serve.
             emit(Event.WORKER_CANNOT_START, reason="no worker is replaced at SIGHUP, those before it continue")
             for other in serving:
@@ -255,24 +249,24 @@ class Supervisor:
         serving = [worker for worker in self._workers if worker.stop_deadline is None]
         outdated = [worker for worker in serving if worker.outdated]
         if all(worker.ready for worker in serving):
-            if len(serving) >= self._count:
+            if len(serving) >= self.count:
                 self._retry_pause = 0.0
-            if outdated and len(serving) > self._count:
+            if outdated and len(serving) > self.count:
                 outdated[0].stop(RETIRE)
-        for _ in range(len(serving), self._count + bool(outdated)):
+        for _ in range(len(serving), self.count + bool(outdated)):
             if time.monotonic() >= self._next_start:
                 self._start()
 
     def _start(self) -> None:
-        free = set(range(max_processes(self._count))).difference(worker.number for worker in self._workers)
+        free = set(range(max_processes(self.count))).difference(worker.number for worker in self._workers)
         if not free:  # many that SIGHUP replaced have not ended yet
             return
         try:
-            self._workers.append(Worker(self._work, min(free)))
+            self._workers.append(Worker(self.work, min(free)))
         except (OSError, ImportError, MemoryError) as error:  # perhaps no more files can be opened
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             self._delay_next_start()
-            if self._announce and not self._workers:
+            if self.announce and not self._workers:
                 self._status = 1
                 self._stop()
 
@@ -291,12 +285,12 @@ class Supervisor:
 
     def _refuse_clients(self) -> None:
         if all(worker.closing for worker in self._workers):
-            self._listener.close()  # the last worker refuses new clients; this socket would reset them
+            self.listener.close()  # the last worker refuses new clients; this socket would reset them
         elif time.monotonic() > self._closes_at + CLOSE_TIMEOUT:
-            if not self._passed:
+            if not self.passed:
                 with suppress(OSError):
-                    self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
+                    self.listener.shutdown(socket.SHUT_RDWR)
+            self.listener.close()
 
 
 def tell_ready() -> None:

@@ -364,7 +364,7 @@ def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(tmp_path: P
     for typed, status, count in ((b"n\n", 2, 1), (b"\n", 2, 1), (b"y\n", 0, 12)):
         done = run_on_terminal("import", "--database", database.url, "--add", str(file), typed=typed)
         assert done.returncode == status
-        assert f"This {adds} 1. Go on? [y/N]".encode() in done.stderr
+        assert f"The import {adds} 1. Go on? [y/N]".encode() in done.stderr
         assert len(content(database)) == count
     assert command("import", database, "--add", "--yes", str(file)).returncode == 0
 

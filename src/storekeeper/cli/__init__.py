@@ -187,13 +187,14 @@ def check(
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise CannotStart(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
+    intent, otherwise = f"to check {url} adds up to", "nothing was added; --read-only checks without adding"
     return storeapi_check.run(
         url,
         read_only=read_only,
         json=json,
         timeout=timeout,
         token=_read_token(token),
-        ask=None if yes else lambda most: _ask_to_add(url, most),
+        ask=None if yes else lambda most: ask(f"{intent} {most} stores, which cannot be deleted", otherwise),
         examples=[{"id": id} | asdict(one) for id, one in enumerate(EXAMPLES, 1)],
     )
 
@@ -211,14 +212,6 @@ def _read_token(file: Path | None) -> str:
     if (file and not token) or not re.fullmatch(r"[!-~]*", token):
         raise CannotStart(f"{where}: has no token: expected a token alone, without `Authorization: Bearer`")
     return token
-
-
-def _ask_to_add(url: str, most: int) -> None:
-    added = f"adds up to {most} stores, which cannot be deleted"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CannotStart(f"to check {url} {added}: say --yes if it may, or --read-only")
-    if not ask(f"To check {url} {added}. Go on?"):
-        raise CannotStart("nothing was added; --read-only checks without adding")
 
 
 @app.command()

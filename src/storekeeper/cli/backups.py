@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress
+from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress, saying_if_interrupted
 from storekeeper.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,12 +33,8 @@ def backup(
     """
     from storekeeper import backups, databases
 
-    try:
-        with progress("Backing up", "rows") as show:
-            made = backups.back_up(settings.database, target, show, keep=keep, committing=ignore_interrupts)
-    except KeyboardInterrupt:
-        print_line("Interrupted: there is no new backup")
-        raise
+    with saying_if_interrupted("there is no new backup"), progress("Backing up", "rows") as show:
+        made = backups.back_up(settings.database, target, show, keep=keep, committing=ignore_interrupts)
     content = f"{counted(made.stores, 'store')} and {counted(made.changes, 'change')}"
     print_line(f"{content} of {databases.database(settings.database).name} backed up into {made.file}, and verified")
 
@@ -77,12 +73,8 @@ def restore(
     """
     from storekeeper import backups, databases
 
-    try:
-        with progress("Restoring", "rows") as show:
-            done = backups.restore(file, settings.database, show, ignore_interrupts)
-    except KeyboardInterrupt:
-        print_line("Interrupted: nothing was restored")
-        raise
+    with saying_if_interrupted("nothing was restored"), progress("Restoring", "rows") as show:
+        done = backups.restore(file, settings.database, show, ignore_interrupts)
     name = databases.database(settings.database).name
     content = f"{counted(done.stores, 'store')} and {counted(done.changes, 'change')}"
     print_line(f"{content} restored into {name}; its new epoch is {done.epoch}")

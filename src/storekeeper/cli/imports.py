@@ -22,6 +22,7 @@ from storekeeper.cli.terminal import (
     ignore_interrupts,
     print_line,
     progress,
+    saying_if_interrupted,
 )
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Report, Row
@@ -156,10 +157,8 @@ def _shown(rows: SheetRows) -> Iterator[Row]:
 def _telling_failures(file: Path, target: _Target) -> Iterator[None]:
     """Turn what can go wrong into one line that says what was done."""
     try:
-        yield
-    except KeyboardInterrupt:  # before COMMIT
-        print_line(f"Interrupted: nothing was imported into {target.name}")
-        raise
+        with saying_if_interrupted(f"nothing was imported into {target.name}"):
+            yield
     except NeedsMatch:
         raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target.name) from None
     except BadFile as error:
@@ -222,19 +221,12 @@ class _Review:
             return
         created, total = plan.report.created, plan.numbers.total
         if total and created > self._approved:
-            _ask_to_add(created, total)
+            adds = f"adds {counted(created, 'store')}, which nobody can delete, to a list of {total:,}"
+            ask(f"the import {adds}", "nothing was imported")
             self._approved = created
         if self._rejects:
             with atomicfile.replacing(self._rejects) as file:
                 self._rows.write_rejects(file, plan.messages)
-
-
-def _ask_to_add(created: int, total: int) -> None:
-    adds = f"adds {counted(created, 'store')}, which nobody can delete, to a list of {total:,}"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CannotStart(f"the import {adds}: say --yes if it may; nothing was imported")
-    if not ask(f"This {adds}. Go on?"):
-        raise CannotStart("nothing was imported")
 
 
 # What is said.

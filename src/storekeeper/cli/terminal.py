@@ -1,4 +1,4 @@
-"""What a command prints, its standard streams, and Ctrl-C. Imports nothing of the project."""
+"""What a command prints, its standard streams, and Ctrl-C. Imports the errors."""
 
 import os
 import signal
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
+
+from storekeeper.errors import CannotStart
 
 STANDARD_STREAM = Path("-")
 """Standard input or output."""
@@ -51,10 +53,26 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def ask(question: str) -> bool:
-    """Return whether the user says yes, on a terminal."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+def ask(intent: str, otherwise: str) -> None:
+    """Ask on a terminal whether the command may do what it is about to. Raises CannotStart if it may not.
+
+    So it does where there is no terminal.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CannotStart(f"{intent}: say --yes if it may; {otherwise}")
+    print(f"{intent[0].upper()}{intent[1:]}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CannotStart(otherwise)
+
+
+@contextmanager
+def saying_if_interrupted(nothing: str) -> Iterator[None]:
+    """Say that nothing was done if Ctrl-C ends the command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_line(f"Interrupted: {nothing}")
+        raise
 
 
 def ignore_interrupts() -> None:

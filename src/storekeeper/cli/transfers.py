@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress
+from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress, saying_if_interrupted
 
 
 def copy(
@@ -24,12 +24,8 @@ def copy(
     """
     from storekeeper import databases
 
-    try:
-        with progress("Copying", "rows") as show:
-            stores, changes, epoch = databases.copy(source, target, show, move=move, committing=ignore_interrupts)
-    except KeyboardInterrupt:  # before COMMIT
-        print_line(f"Interrupted: nothing was copied into {databases.database(target).name}")
-        raise
+    with saying_if_interrupted("nothing was copied into the target"), progress("Copying", "rows") as show:
+        stores, changes, epoch = databases.copy(source, target, show, move=move, committing=ignore_interrupts)
     content = f"{counted(stores, 'store')} and {counted(changes, 'change')}"
     between = f"from {databases.database(source).name} into {databases.database(target).name}"
     kept = f"the copy keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
