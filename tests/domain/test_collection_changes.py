@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from storekeeper.commands import Create, Replace
 from storekeeper.errors import EpochEnded, Unavailable
 from storekeeper.stores import Payload
 from storekeeper.tokens import Token, hashed
+from tests.harness.cases import case
 from tests.harness.collection import create, now, numbered, replace
 from tests.harness.databases import Database, handle
 
@@ -76,15 +77,14 @@ class TestChanges:
             for store in (0, 3, 2**63 - 1):
                 assert await numbers(collection, store=store) == []
 
-    @pytest.mark.parametrize("after", LATE)
-    async def test_behind_the_latest_there_is_nothing_and_no_place(self, database: Database, after: int) -> None:
+    async def test_behind_the_latest_there_is_nothing_and_no_place(self, database: Database) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
             for place in (3, None):
                 found = await page(collection, place)
                 assert (found.changes, found.version) == ([], 3)
-            for newest_first in (False, True):
-                with pytest.raises(EpochEnded) as ended:
+            for after, newest_first in product(LATE, (False, True)):
+                with case(after), pytest.raises(EpochEnded) as ended:
                     await page(collection, after, newest_first=newest_first)
                 assert ended.value.cursor == f"3.{found.epoch}"
             with pytest.raises(EpochEnded):

@@ -24,13 +24,13 @@ from storekeeper.concurrency import batcher
 from storekeeper.errors import Outcome, Unavailable
 from storekeeper.sqlite import TICK_INTERVAL, committer
 from storekeeper.stores import Payload
-from tests import ROOT
 from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
 from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import until
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
+from tests.harness.process import environment, launch
 from tests.harness.stores import shown
 from tests.harness.system_calls import injecting
 
@@ -57,8 +57,8 @@ class Probe:
     def __init__(self, path: Path, questions: str, *rights: str) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            program = [sys.executable, "-m", probe.__name__, str(path), questions, *rights]
-            self.process = subprocess.Popen(program, stdin=theirs.fileno(), stdout=theirs.fileno(), cwd=ROOT)
+            program = [sys.executable, probe.__file__, str(path), questions, *rights]
+            self.process = launch(program, environment(None), (theirs.fileno(), theirs.fileno(), 2))
             self.line = ours.makefile("rw")
 
     def wait(self) -> None:

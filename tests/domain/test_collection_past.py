@@ -4,6 +4,8 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from storekeeper.collection import Collection, Listing, Moment, Query, State
 from storekeeper.errors import EpochEnded, InvalidInput, Unavailable
 from storekeeper.sqlite import TICK_INTERVAL
 from storekeeper.stores import Payload, Store
+from tests.harness.cases import case
 from tests.harness.collection import MANY, create, get, now, numbered, replace, stores
 from tests.harness.databases import Database, handle
 from tests.harness.stores import a_store, shown_with
@@ -87,28 +90,23 @@ class TestPages:
             assert state == State(12, 12, state.epoch)
             assert (found.version, found.epoch) == (12, state.epoch)
 
-    @pytest.mark.parametrize("name", [None, "Same"])
-    @pytest.mark.parametrize("at", [None, Moment(MANY)])
-    async def test_there_is_nothing_after_the_last(
-        self, database: Database, name: str | None, at: Moment | None
-    ) -> None:
-        if name is None or at is None:
-            async with handle(database) as collection:
-                await collection.load(numbered(MANY, "Same"))
-                for after in LATE:
-                    for limit in (None, 1, 1000):
-                        found, part = await page(collection, Query(name, after, limit, at))
-                        assert (part, found.last) == ([], None)
-                        assert found.total == (MANY if name is None else None)
+    async def test_there_is_nothing_after_the_last(self, database: Database) -> None:
+        async with handle(database) as collection:
+            await collection.load(numbered(MANY, "Same"))
+            queries = (Query(), Query("Same"), Query(at=Moment(MANY)))
+            for query, after, limit in product(queries, LATE, (None, 1, 1000)):
+                found, part = await page(collection, msgspec.structs.replace(query, after=after, limit=limit))
+                assert (part, found.last) == ([], None)
+                assert found.total == (MANY if query.name is None else None)
 
-    @pytest.mark.parametrize("query", [Query(), Query("Long"), Query(at=Moment(12))])
-    async def test_a_limit_counts_stores_however_long_they_are(self, database: Database, query: Query) -> None:
+    async def test_a_limit_counts_stores_however_long_they_are(self, database: Database) -> None:
         """Their addresses fill several pages of the database."""
         async with handle(database) as collection:
             await collection.load(Payload("Long", "é" * 2**19) for _ in range(12))
-            for after, (ids, last) in {0: ([*range(1, 10)], 9), 9: ([10, 11, 12], None)}.items():
-                found, part = await page(collection, msgspec.structs.replace(query, after=after, limit=9))
-                assert ([store["id"] for store in part], found.last) == (ids, last)
+            for query in (Query(), Query("Long"), Query(at=Moment(12))):
+                for after, (ids, last) in {0: ([*range(1, 10)], 9), 9: ([10, 11, 12], None)}.items():
+                    found, part = await page(collection, msgspec.structs.replace(query, after=after, limit=9))
+                    assert ([store["id"] for store in part], found.last) == (ids, last)
 
 
 WRITES: list[Callable[[Collection], asyncio.Future[Any]]] = [
@@ -196,16 +194,14 @@ class TestThePast:
                 assert (was, found.version, found.total, found.rest, found.last) == ([], 0, 0, None, None)
                 assert await now(collection.get_at(1, moment)) is None
 
-    @pytest.mark.parametrize(
-        "moment", [Moment(4), Moment(2**63), Moment(10**30), Moment(time=2**62), Moment(time=10**30)]
-    )
-    async def test_a_moment_later_than_now_is_invalid(self, database: Database, moment: Moment) -> None:
+    async def test_a_moment_later_than_now_is_invalid(self, database: Database) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
-            for question in (lambda: collection.get_at(1, moment), lambda: collection.list(Query(at=moment))):
-                with pytest.raises(InvalidInput) as caught:
-                    await now(question())  # type: ignore[arg-type]  # of either
-                assert (caught.value.source, caught.value.keys) == ("query", ["at"])
+            for moment in (Moment(4), Moment(2**63), Moment(10**30), Moment(time=2**62), Moment(time=10**30)):
+                for question in (partial(collection.get_at, 1, moment), partial(collection.list, Query(at=moment))):
+                    with case(moment), pytest.raises(InvalidInput) as caught:
+                        await now(question())  # type: ignore[arg-type]  # of either
+                    assert (caught.value.source, caught.value.keys) == ("query", ["at"])
 
     async def test_a_moment_of_a_renewed_epoch_has_ended(self, database: Database) -> None:
         async with handle(database) as collection:

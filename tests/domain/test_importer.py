@@ -285,7 +285,7 @@ def expected(before: list[tuple[str, str | None]], rows: list[tuple[str, str, st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_file_makes_of_any_list_what_its_rows_say(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    @settings(max_examples=60 if kind == "sqlite" else 15)
+    @settings(max_examples=30 if kind == "sqlite" else 8)
     @given(before=LISTS, rows=FILES)
     def check(before: list[tuple[str, str | None]], rows: list[tuple[str, str, str]]) -> None:
         with KINDS[kind](tmp_path_factory.mktemp("property")) as database:

@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 from tests.harness import forks
 
 COMMAND = [str(Path(sys.executable).with_name("storekeeper"))]
-OURS = (COMMAND[0], str(Path(__file__).with_name("weakened.py")))
+OURS = (COMMAND[0], *(str(Path(__file__).with_name(name)) for name in ("weakened.py", "probe.py")))
 READY = re.compile(rb"listens on http://(?P<host>[^ ]+):(?P<port>\d+)")
 TIMEOUT = 30.0
 PIPE = 64 * 1024
@@ -52,7 +52,7 @@ def start(
     """Start a command with these standard streams; nothing comes from the others, and nobody reads them."""
     with Path(os.devnull).open("r+b") as none:
         files = [(each or none).fileno() for each in (stdin, stdout, stderr)]
-        return _fork([*COMMAND, *args], environment(env), files)
+        return launch([*COMMAND, *args], environment(env), files)
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def serving(
     url = database or home.url(folder)
     command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr, Path(os.devnull).open("rb") as stdin:
-        process = _fork(command, environment(env), (stdin.fileno(), 1, stderr.fileno()))
+        process = launch(command, environment(env), (stdin.fileno(), 1, stderr.fileno()))
     try:
         running = Running(process, 0, log)
         if ready:
@@ -219,16 +219,12 @@ def serving(
             kill_group(process)
 
 
-def _start(command: Sequence[str], env: dict[str, str], files: Sequence[int]) -> "subprocess.Popen[bytes]":
-    stdin, stdout, stderr = files
-    return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
-
-
-def _fork(command: Sequence[str], env: dict[str, str], files: Sequence[int]) -> "subprocess.Popen[bytes]":
+def launch(command: Sequence[str], env: dict[str, str], files: Sequence[int]) -> "subprocess.Popen[bytes]":
     """Start a command; a Python program of ours as a fork, where that makes no difference."""
     program = command[1:] if command[0] == sys.executable else command
     if sys.platform != "linux" or program[0] not in OURS or not forks.server().can(env):
-        return _start(command, env, files)
+        stdin, stdout, stderr = files
+        return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
     return forks.server().start(program, env, files)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,10 @@ from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_n
 
 FAILOVER = 15.0
 """Seconds after the primary is dead in which everybody writes again."""
+
+
+WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+"""The sessions whose commit waits for a standby."""
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +150,12 @@ def test_a_commit_that_no_standby_confirms_is_not_acknowledged(tmp_path: Path) -
     with replicated() as (primary, standby), instances(primary.new_database(), tmp_path, 1) as (one,):
         assert create(one, "Replicated").status == 200
         standby.kill()
-        assert_refused(create(one, "Waits"), "unknown")
-        # Nobody else gets the lock of writers; reading goes on.
-        assert_refused(create(one, "Behind it"))
+        with ThreadPoolExecutor() as clients:
+            waits = clients.submit(create, one, "Waits")
+            until(lambda: primary.sql(f"SELECT count(*) {WAITING}") == "1")
+            # Nobody else gets the lock of writers; reading goes on.
+            assert_refused(create(one, "Behind it"))
+            assert_refused(waits.result(), "unknown")
         assert [store["name"] for store in one.request("GET", "/api/stores").json] == ["Replicated"]
         assert writes(one) == "refused"
         standby.start()
@@ -163,15 +171,12 @@ def test_a_wait_for_the_standby_that_is_cancelled_is_no_success(tmp_path: Path) 
     with replicated() as (primary, standby), instances(primary.new_database(), tmp_path, 1) as (one,):
         assert create(one, "Replicated").status == 200
         standby.kill()
-        responses: list[Response] = []
-        client = threading.Thread(target=lambda: responses.append(create(one, "Cancelled")))
-        client.start()
-        waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-        until(lambda: primary.sql(f"SELECT count(*) {waiting}") == "1")
-        primary.sql(f"SELECT pg_cancel_backend(pid) {waiting}")
-        client.join()
-        assert_refused(responses[0], "unknown")
-        assert "standby" in responses[0].json["message"]
+        with ThreadPoolExecutor() as clients:
+            cancelled = clients.submit(create, one, "Cancelled")
+            until(lambda: primary.sql(f"SELECT count(*) {WAITING}") == "1")
+            primary.sql(f"SELECT pg_cancel_backend(pid) {WAITING}")
+        assert_refused(cancelled.result(), "unknown")
+        assert "standby" in cancelled.result().json["message"]
 
 
 def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
@@ -200,8 +205,7 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                 server.kill()
 
 
-@pytest.mark.parametrize("args", [[], ["--auth=open"], ["--auth=open", "--workers=2"]], ids=" ".join)
-def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path, args: list[str]) -> None:
+def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> None:
     postgres()
     with folder() as path:
         server = Server(path)
@@ -215,11 +219,14 @@ def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path, arg
                 instance.stop()
             finally:
                 server.kill()
-        with serving(tmp_path, *args, database=server.url()) as instance:
+        with ExitStack() as stack:
+            ways: list[list[str]] = [[], ["--auth=open"], ["--auth=open", "--workers=2"]]
+            started = [stack.enter_context(serving(tmp_path, *args, database=server.url())) for args in ways]
             try:
                 server.start()
-                assert instance.process.wait(30) == 2
-                assert "newer Storekeeper" in instance.log
+                for instance in started:
+                    assert instance.process.wait(30) == 2
+                    assert "newer Storekeeper" in instance.log
             finally:
                 server.kill()
 
@@ -229,10 +236,14 @@ def test_a_database_that_does_not_respond_keeps_nobody_waiting(server: Server, t
         with Writers(both, 8) as history:
             history.everybody_writes(30)
             with frozen(server):
-                for instance in both:
-                    for target in ("/api/stores/1", "/api/stores", "/api/stores?name=A", "/health/ready"):
-                        assert_refused(instance.request("GET", target, timeout=RESPONSE_TIMEOUT))
-                    assert instance.request("GET", "/health/live").status == 200
+                targets = ("/api/stores/1", "/api/stores", "/api/stores?name=A", "/health/ready")
+                with ThreadPoolExecutor() as clients:
+                    get = partial(Running.request, method="GET", timeout=RESPONSE_TIMEOUT)
+                    asked = [clients.submit(get, each, target=target) for each in both for target in targets]
+                    for instance in both:
+                        assert instance.request("GET", "/health/live").status == 200
+                    for response in asked:
+                        assert_refused(response.result())
             history.everybody_writes(RECOVERY)
         assert_nothing_lost(history, *both)
 

@@ -14,7 +14,7 @@ from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder
 from tests.oracles.promises import wait_until_ready
 
-OPERATIONS = 1_000
+OPERATIONS = 600
 
 
 def record(url: str, folder: Path, recorder: Recorder, strike: Callable[[], None] | None = None) -> None:

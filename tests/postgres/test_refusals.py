@@ -17,6 +17,7 @@ from storekeeper.postgres import schema as postgres_schema
 from storekeeper.postgres.pipeline import PipelineConnection
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Payload, Store
+from tests.harness.cases import case
 from tests.harness.collection import create, get, listing, now, replace, run, stores
 from tests.harness.databases import Postgres, handle
 from tests.harness.in_process import until
@@ -48,36 +49,45 @@ async def outcome_of(write: object) -> tuple[Outcome, str]:
     return caught.value.outcome, str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("sqlstate", "moment", "expected"),
-    [
-        ("53100", AT_ONCE, (Outcome.NONE, "The database is out of space, memory or connections")),
-        ("25006", AT_ONCE, (Outcome.NONE, "The database is read-only")),
-        ("40001", AT_ONCE, (Outcome.NONE, "The database is busy")),
-        ("55P03", AT_ONCE, (Outcome.NONE, "The database is locked")),
-        ("55000", AT_ONCE, (Outcome.NONE, "The database failed")),
-        ("0A000", AT_ONCE, (Outcome.NONE, "The database failed")),
-        ("XX001", AT_ONCE, (Outcome.NONE, "The database failed")),
-        ("P0001", AT_ONCE, (Outcome.NONE, "The database failed")),
-        ("P0001", AT_COMMIT, (Outcome.NONE, "The database failed")),
-        ("40001", AT_COMMIT, (Outcome.NONE, "The database is busy")),
-        ("40003", AT_COMMIT, (Outcome.UNKNOWN, "The database is busy")),
-        ("57014", AT_COMMIT, (Outcome.UNKNOWN, "The database does not respond")),
-        ("XX000", AT_COMMIT, (Outcome.UNKNOWN, "The database failed")),
-    ],
-)
-async def test_a_refused_write_says_whether_it_may_have_happened(
-    database: Postgres, sqlstate: str, moment: dict[str, str], expected: tuple[Outcome, str]
-) -> None:
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The log's lines from now on."""
+    lines: list[str] = []
+    monkeypatch.setattr(events, "write_line", lines.append)
+    monkeypatch.setattr(events, "_due", {})  # other tests have logged the same just now
+    return lines
+
+
+REFUSED = [
+    ("53100", AT_ONCE, (Outcome.NONE, "The database is out of space, memory or connections")),
+    ("25006", AT_ONCE, (Outcome.NONE, "The database is read-only")),
+    ("40001", AT_ONCE, (Outcome.NONE, "The database is busy")),
+    ("55P03", AT_ONCE, (Outcome.NONE, "The database is locked")),
+    ("55000", AT_ONCE, (Outcome.NONE, "The database failed")),
+    ("0A000", AT_ONCE, (Outcome.NONE, "The database failed")),
+    ("XX001", AT_ONCE, (Outcome.NONE, "The database failed")),
+    ("P0001", AT_ONCE, (Outcome.NONE, "The database failed")),
+    ("P0001", AT_COMMIT, (Outcome.NONE, "The database failed")),
+    ("40001", AT_COMMIT, (Outcome.NONE, "The database is busy")),
+    ("40003", AT_COMMIT, (Outcome.UNKNOWN, "The database is busy")),
+    ("57014", AT_COMMIT, (Outcome.UNKNOWN, "The database does not respond")),
+    ("XX000", AT_COMMIT, (Outcome.UNKNOWN, "The database failed")),
+]
+
+
+async def test_a_refused_write_says_whether_it_may_have_happened(database: Postgres) -> None:
     """After it the same connection writes on."""
     async with handle(database) as collection:
-        await create(collection, Payload("First"))
-        execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
-        assert await outcome_of(create(collection, Payload("Bad"))) == expected
-        assert await outcome_of(replace(collection, 1, Payload("Bad too"))) == expected
-        assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
-        assert [store["name"] for store in await stores(collection)] == ["First", "Second"]
-    assert [seq for seq, *_ in database.changes()] == [1, 2]
+        await create(collection, Payload("Store"))
+        for id, (sqlstate, moment, expected) in enumerate(REFUSED, 2):
+            with case(sqlstate):
+                execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
+                assert await outcome_of(create(collection, Payload("Bad"))) == expected
+                assert await outcome_of(replace(collection, 1, Payload("Bad too"))) == expected
+                assert await create(collection, Payload("Store")) == a_store(id, "Store", None, id)
+                execute(database, "DROP FUNCTION refuse CASCADE")
+        assert {store["name"] for store in await stores(collection)} == {"Store"}
+    assert [seq for seq, *_ in database.changes()] == list(range(1, len(REFUSED) + 2))
 
 
 @pytest.mark.parametrize("moment", [AT_ONCE, AT_COMMIT], ids=["at once", "at commit"])
@@ -106,13 +116,8 @@ async def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(databa
         assert not await collection.refusal_of_writes(probe=False)
 
 
-async def test_what_nobody_expects_is_in_the_log_and_a_503(
-    database: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, log: list[str]) -> None:
     """As when somebody drops the tables of a running service; it heals when they are back."""
-    log: list[str] = []
-    monkeypatch.setattr(events, "write_line", log.append)
-    monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
     async with handle(database) as collection:
         await create(collection, Payload("First"))
         execute(database, "ALTER TABLE stores RENAME TO hidden")
@@ -182,10 +187,9 @@ async def test_what_was_prepared_is_forgotten_when_a_column_gets_another_type(da
         assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
 
 
-async def test_a_read_that_meets_a_lock_is_in_the_log(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[str] = []
-    monkeypatch.setattr(events, "write_line", log.append)
-    monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
+async def test_a_read_that_meets_a_lock_is_in_the_log(
+    database: Postgres, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
     async with handle(database) as collection:
         await create(collection, Payload("First"))
@@ -213,12 +217,9 @@ async def test_what_waits_too_long_is_refused(database: Postgres) -> None:
 
 
 async def test_connections_that_have_grown_old_are_replaced_but_the_last_only_once_the_server_lets_in_another(
-    database: Postgres, monkeypatch: pytest.MonkeyPatch
+    database: Postgres, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full server somebody else takes the place of each that is closed. The log says why there are no more."""
-    log: list[str] = []
-    monkeypatch.setattr(events, "write_line", log.append)
-    monkeypatch.setattr(events, "_due", {})  # other tests have logged it just now
 
     async def refuse() -> PipelineConnection:
         raise Unavailable("sorry, too many clients already")
