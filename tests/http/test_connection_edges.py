@@ -9,9 +9,8 @@ from tests.harness.client import assert_success, nothing_changes
 from tests.harness.client import create as store
 from tests.harness.process import Running
 from tests.harness.wire import (
-    CLOSE,
-    HOST,
     SLOW,
+    Wire,
     assert_error,
     assert_invalid,
     chunked,
@@ -21,45 +20,49 @@ from tests.harness.wire import (
     request,
 )
 
+READY = {"status": "ready", "writes": "ok"}
+
+
+def sends_in_two(wire: Wire, data: bytes) -> None:
+    """Send a head, and its body once the service says so."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    wire.send(head + b"\r\n\r\n")
+    assert wire.response().status == 100
+    wire.send(body)
+
+
 # Expect: 100-continue.
 
 
 @pytest.mark.parametrize("field", ["Expect: 100-continue", "EXPECT: 100-Continue"])
 def test_a_client_that_expects_it_is_told_to_continue(service: Running, field: str) -> None:
-    data = create("Expected", field)
-    head, body = data[: -len(b'{"name": "Expected"}')], b'{"name": "Expected"}'
     with dial(service) as wire:
         for _ in range(2):
-            wire.send(head)
-            assert wire.response().status == 100
-            wire.send(body)
+            sends_in_two(wire, create("Expected", field))
             assert wire.response().json["name"] == "Expected"
-
-
-def test_a_body_that_is_too_large_is_refused_without_asking_for_it(service: Running) -> None:
-    head = create("x", "Expect: 100-continue").split(b"\r\n\r\n")[0]
-    head = head.replace(b"Content-Length: 13", b"Content-Length: 1048577")
-    assert b"1048577" in head
-    assert_error(exchange(service, head + b"\r\n\r\n"), 413)
-
-
-def test_an_expectation_behind_a_request_under_way_is_met_in_its_turn(service: Running) -> None:
-    head, _, body = create("Turn", "Expect: 100-continue").partition(b"\r\n\r\n")
-    with dial(service) as wire:
+        # Behind a request under way it is its turn later.
+        head, _, body = create("Turn", field).partition(b"\r\n\r\n")
         wire.send(create("First") + request("GET", SLOW) + head + b"\r\n\r\n")
         assert wire.response().json["name"] == "First"
-        assert wire.response().json == {"status": "ready", "writes": "ok"}
+        assert wire.response().json == READY
         assert wire.response().status == 100
         wire.send(body)
         assert wire.response().json["name"] == "Turn"
 
 
-def test_a_client_that_did_not_wait_is_not_told_to_continue(service: Running) -> None:
-    expecting = create("Impatient", "Expect: 100-continue")
+def test_a_body_that_is_too_large_is_refused_without_asking_for_it(service: Running) -> None:
+    head = request("POST", "/api/stores", None, "Expect: 100-continue", "Content-Length: 1048577")
+    assert_error(exchange(service, head), 413)
+
+
+def test_a_client_that_does_not_wait_or_expects_something_else_is_not_told_to_continue(service: Running) -> None:
     with dial(service) as wire:
-        wire.send(create("First") + expecting + request("GET", "/test"))
-        assert [wire.response().json["name"] for _ in range(2)] == ["First", "Impatient"]
-        assert wire.response().body == b"OK"
+        for field in ("Expect: 100-continue", "Expect: 200-ok", "Expect:", "Expect: 100-continue, x"):
+            wire.send(create("First") + create("Impatient", field) + request("GET", "/test"))
+            assert [wire.response().json["name"] for _ in range(2)] == ["First", "Impatient"]
+            assert wire.response().body == b"OK"
+    old = create("Old", "Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0")
+    assert exchange(service, old).json["name"] == "Old"
 
 
 def test_an_expectation_without_a_body_leaves_nothing_behind(service: Running) -> None:
@@ -73,18 +76,6 @@ def test_an_expectation_without_a_body_leaves_nothing_behind(service: Running) -
         wire.assert_closed()
 
 
-@pytest.mark.parametrize("field", ["Expect: 200-ok", "Expect:", "Expect: 100-continue, x"])
-def test_any_other_expectation_is_ignored(service: Running, field: str) -> None:
-    with dial(service) as wire:
-        wire.send(create("Other", field))
-        assert wire.response().json["name"] == "Other"
-
-
-def test_an_http_1_0_client_is_never_told_to_continue(service: Running) -> None:
-    data = create("Old", "Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0")
-    assert exchange(service, data).json["name"] == "Old"
-
-
 # Upgrade (decision 28).
 
 H2C = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk")
@@ -95,9 +86,8 @@ WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version
 def test_an_upgrade_is_ignored_and_the_request_is_carried_out_with_its_body(
     service: Running, fields: tuple[str, ...]
 ) -> None:
-    lines = "".join(field + "\r\n" for field in fields).encode()
     with_length = create("Upgrade", *fields)
-    in_chunks = chunked(b'{"name":"Up', b'grade"}', fields=lines)
+    in_chunks = chunked(b'{"name":"Up', b'grade"}', fields="".join(field + "\r\n" for field in fields).encode())
     plain = request("GET", "/api/stores?name=Upgrade", None, *fields)
     with dial(service) as wire:
         for data in (with_length, in_chunks, with_length + in_chunks):
@@ -108,16 +98,11 @@ def test_an_upgrade_is_ignored_and_the_request_is_carried_out_with_its_body(
             assert "upgrade" not in found.headers
             assert {each["name"] for each in found.json} == {"Upgrade"}
             assert wire.response().body == b"OK"
-
-
-def test_the_body_of_an_upgrade_may_come_in_another_packet(service: Running) -> None:
-    for split in range(0, 60, 7):
-        with case(split):
-            data = create("Upgrade", *H2C)
-            at = len(data) - 50 + split
-            with dial(service) as wire:
-                wire.send(data[:at])
-                wire.send(data[at:] + request("GET", "/test"))
+        for split in range(0, 60, 7):  # the body may come in another packet
+            with case(split):
+                at = len(with_length) - 50 + split
+                wire.send(with_length[:at])
+                wire.send(with_length[at:] + request("GET", "/test"))
                 assert wire.response().json["name"] == "Upgrade"
                 assert wire.response().body == b"OK"
 
@@ -125,11 +110,8 @@ def test_the_body_of_an_upgrade_may_come_in_another_packet(service: Running) -> 
 def test_an_upgrade_that_closes_or_expects_does_both(service: Running) -> None:
     closing = create("Upgrade", "Connection: Upgrade, close", "Upgrade: h2c")
     assert exchange(service, closing).headers["connection"] == "close"
-    head, _, body = create("Upgrade", "Expect: 100-continue", *H2C).partition(b"\r\n\r\n")
     with dial(service) as wire:
-        wire.send(head + b"\r\n\r\n")
-        assert wire.response().status == 100
-        wire.send(body)
+        sends_in_two(wire, create("Upgrade", "Expect: 100-continue", *H2C))
         assert wire.response().json["name"] == "Upgrade"
 
 
@@ -144,27 +126,22 @@ def test_an_upgrade_that_has_to_be_refused_is(service: Running) -> None:
 # Decision 29.
 
 
-@pytest.mark.parametrize("rest", [b"\0\0\0\0", b"garbage\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"}}\r\n"])
-def test_garbage_behind_a_write_does_not_take_its_response_away(service: Running, rest: bytes) -> None:
+@pytest.mark.parametrize(
+    "rest", [b"\0\0\0\0", b"garbage\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"}}\r\n", b"\x01" + create("Never")]
+)
+def test_garbage_behind_requests_does_not_take_their_responses_away(service: Running, rest: bytes) -> None:
     with dial(service) as wire:
-        wire.send(create("Written") + rest)
+        wire.send(create("Written") + request("GET", SLOW) + request("GET", "/test") + create("Last") + rest)
         written = wire.response()
         assert_success(written)
+        assert wire.response().json == READY
+        assert wire.response().body == b"OK"
+        assert wire.response().json["name"] == "Last"
         refused = wire.response()
         assert_error(refused, 400)
         assert refused.headers["connection"] == "close"
         wire.assert_closed()
     assert service.request("GET", f"/api/stores/{written.json['id']}").json["name"] == "Written"
-
-
-def test_garbage_behind_several_requests_lets_all_of_them_have_responses(service: Running) -> None:
-    with dial(service) as wire:
-        wire.send(create("A") + request("GET", SLOW) + request("GET", "/test") + b"\x01" + create("Never"))
-        assert wire.response().json["name"] == "A"
-        assert wire.response().json == {"status": "ready", "writes": "ok"}
-        assert wire.response().body == b"OK"
-        assert_error(wire.response(), 400)
-        wire.assert_closed()
     assert service.request("GET", "/api/stores?name=Never").json == []
 
 
@@ -173,7 +150,6 @@ def test_garbage_behind_several_requests_lets_all_of_them_have_responses(service
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/nowhere", SLOW])
 def test_a_client_that_closes_its_side_gets_its_responses(service: Running, target: str) -> None:
-    store(service, "There")
     with dial(service) as wire:
         wire.send(create("Half closed") + request("GET", target) + create("Last"))
         wire.client.shutdown(socket.SHUT_WR)
@@ -186,19 +162,18 @@ def test_a_client_that_closes_its_side_gets_its_responses(service: Running, targ
         wire.assert_closed()
 
 
-@pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET /te", create("Cut")[:-3]])
-def test_a_client_that_closes_in_the_middle_of_a_request_gets_nothing(service: Running, sent: bytes) -> None:
+def test_a_client_that_closes_in_the_middle_of_a_request_gets_nothing(service: Running) -> None:
     store(service, "There")
-    with nothing_changes(service), dial(service) as wire:
-        wire.send(sent)
-        wire.client.shutdown(socket.SHUT_WR)
-        wire.assert_closed()
+    for sent in (b"", b"\r\n", b"GET /te", create("Cut")[:-3]):
+        with nothing_changes(service), dial(service) as wire:
+            wire.send(sent)
+            wire.client.shutdown(socket.SHUT_WR)
+            wire.assert_closed()
 
 
 def test_the_closing_of_the_connection_leaves_nothing_unread_in_the_middle(service: Running) -> None:
-    """A GET with Connection: close behind a slow one is answered, then the end."""
     with dial(service) as wire:
-        wire.send(request("GET", SLOW) + b"GET /test HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
-        assert wire.response().json == {"status": "ready", "writes": "ok"}
+        wire.send(request("GET", SLOW) + request("GET", "/test", None, "Connection: close"))
+        assert wire.response().json == READY
         assert wire.response().body == b"OK"
         wire.assert_closed()

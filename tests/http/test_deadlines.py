@@ -4,20 +4,18 @@ Time is told to the connection, but for one test in which it really passes.
 """
 
 import asyncio
-import re
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from storekeeper.collection import Listing
 from storekeeper.events import Event
 from storekeeper.http import deadlines, limits
 from storekeeper.http.reader import Phase
+from tests.harness import weakened
 from tests.harness.client import locked
 from tests.harness.client import until as until_so
 from tests.harness.in_process import (
@@ -32,7 +30,7 @@ from tests.harness.in_process import (
     tick,
     until,
 )
-from tests.harness.process import Running
+from tests.harness.process import serving
 from tests.harness.wire import SLOW, assert_error, create, dial, request
 
 WHOLE = 10
@@ -238,91 +236,7 @@ async def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_r
         assert line.reading
 
 
-@pytest.mark.parametrize("count", [500, 2500], ids=["whole", "streamed"])
-async def test_a_client_that_begins_to_read_gets_everything_in_order(tmp_path: Path, count: int) -> None:
-    some_stores(tmp_path, count)
-    async with inside(tmp_path) as service:
-        connection, line = service.connect()
-        line.stuck = True
-        parts = [request("GET", "/api/stores") + request("GET", f"/api/stores/{id}") for id in range(1, 101)]
-        connection.data_received(b"".join(parts))
-
-        def all_was_read() -> bool:
-            line.client_reads(HIGH_WATER)
-            return not (connection.exchange or connection.waiting or line.unread)
-
-        await until(all_was_read)
-        assert statuses(line) == [200] * 200
-        ids = [int(id) for id in re.findall(rb'\r\n\r\n\{"id":(\d+)', line.sent)]
-        assert ids == list(range(1, 101))
-        assert line.reading
-
-
-async def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
-    some_stores(tmp_path, 2500)
-    async with inside(tmp_path) as service:
-        gone = [await stuck(service) for _ in range(5)]
-        for data in (create("A"), create("A") * 3, request("GET", SLOW), b"GET /te", b"garbage\r\n\r\n"):
-            connection, line = service.connect()
-            connection.data_received(data)
-            gone.append((connection, line))
-        for _, line in gone:
-            line.abort()
-        await until(lambda: not service.server_state.connections and not service.server_state.tasks)
-        assert all(connection.reader.phase is Phase.DISCARDING for connection, _ in gone)
-
-
-async def test_a_list_that_breaks_off_is_not_taken_for_whole_nor_given_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    some_stores(tmp_path, 2500)
-
-    async def broken() -> AsyncIterator[bytes]:
-        yield b',{"id":2}'
-        raise RuntimeError("the list breaks off")
-
-    async with inside(tmp_path) as service:
-        collection = service.collection
-        with monkeypatch.context() as patch:
-            patch.setattr(collection, "list", lambda _name: Listing(1, "epoch", b'{"id":1}', broken()))
-            connection, line = service.connect()
-            connection.data_received(request("GET", "/api/stores"))
-            await until(line.is_closing)
-            assert line.aborted
-            assert not line.sent.endswith(b"0\r\n\r\n")
-        connection, line = service.connect()
-        connection.data_received(request("GET", "/api/stores"))
-        await settled(connection)
-        assert line.sent.endswith(b"]\r\n0\r\n\r\n")
-        assert line.sent.count(b'"id"') == 2500
-
-
 # A service that stops.
-
-
-async def test_a_stopping_service_lets_a_connection_end_what_it_began(tmp_path: Path) -> None:
-    async with inside(tmp_path) as service:
-        lines = {}
-        for sent in (b"", b"GET /te", create("Cut")[:-1], create("Whole"), request("GET", SLOW)):
-            connection, lines[sent] = service.connect()
-            connection.data_received(sent)
-            connection.shutdown()
-        connection, late = service.connect()
-        connection.shutdown()
-        connection.data_received(request("GET", "/test"))  # was on its way
-        await settled(connection)
-        assert last_response(late).headers["connection"] == "close"
-        await until(lines[b""].is_closing)
-        assert lines[b""].sent == b""
-        for sent, rest in ((b"GET /te", b"st HTTP/1.1\r\nHost: a\r\n\r\n"), (create("Cut")[:-1], b"}")):
-            line = lines[sent]
-            assert not line.is_closing()
-            line.protocol.data_received(rest)
-            await settled(line.protocol)
-        for line in list(lines.values())[1:]:
-            await until(line.is_closing)
-            response = last_response(line)
-            assert (response.status, response.headers["connection"]) == (200, "close")
 
 
 async def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path: Path) -> None:
@@ -360,36 +274,26 @@ async def test_a_request_behind_the_response_that_closes_the_connection_is_not_c
         other, _ = service.connect()
         other.data_received(create("First"))
         await settled(other)
-        collection = service.collection
-        assert collection.state()[0] == 1
+        assert service.collection.state()[0] == 1
 
 
 # The real thing.
 
 
-def test_the_deadlines_hold_on_a_real_connection(service: Running) -> None:
-    """The only test that waits for time to pass: all of it at once."""
-
-    def refused(sent: bytes) -> None:
-        with dial(service) as wire:
-            wire.send(sent)
+def test_the_deadlines_hold_on_a_real_connection(tmp_path: Path) -> None:
+    """The only test that waits for time to pass: a tenth of it."""
+    env = weakened.environment("is_impatient")
+    with serving(tmp_path, env=env, program=weakened.PROGRAM) as service, ExitStack() as stack:
+        cut, served, silent = (
+            [stack.enter_context(dial(service)) for _ in sizes] for sizes in ((1, 30, 100), (0,), (0,))
+        )
+        served[0].send(request("GET", "/test"))
+        assert served[0].response().body == b"OK"
+        for wire, size in zip(cut, (1, 30, 100), strict=True):
+            wire.send(create("Cut")[:size])
+        for wire in cut:
             assert_error(wire.response(), 408)
+        for wire in (*cut, *silent):
             wire.assert_closed()
-
-    def silent() -> None:
-        with dial(service) as wire:
-            wire.assert_closed()
-
-    def patient() -> None:
-        with dial(service) as wire:
-            wire.send(request("GET", "/test"))
-            assert wire.response().body == b"OK"
-            others[0].result()
-            wire.send(request("GET", "/test"))
-            assert wire.response().body == b"OK"
-
-    with ThreadPoolExecutor() as pool:
-        others = [pool.submit(refused, create("Cut")[:size]) for size in (1, 30, 100)]
-        others += [pool.submit(silent), pool.submit(patient)]
-        for other in others:
-            other.result()
+        served[0].send(request("GET", "/test"))
+        assert served[0].response().body == b"OK"

@@ -1,13 +1,17 @@
 """What the careful reader makes of bytes, without a connection: every refusal, whole and byte by byte."""
 
+import tracemalloc
+
 import pytest
 
 from storekeeper.http.reader import MAX_FED_BYTES, Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
+from tests.harness.cases import case
 from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
+from tests.harness.wire import chunked
 
-CHUNKED = b"POST /api/stores HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = chunked().removesuffix(b"0\r\n\r\n")
 
 
 def read(data: bytes, size: int) -> list[Request | Response]:
@@ -22,21 +26,21 @@ def read(data: bytes, size: int) -> list[Request | Response]:
     return found
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_refusal_is_the_same_however_the_bytes_come(case: str) -> None:
-    status, data = REFUSED[case]
-    for size in (len(data + SMUGGLED), 7, 1):
-        (refusal,) = read(data + SMUGGLED, size)
-        assert isinstance(refusal, Response)
-        assert refusal.status == status
+def test_a_refusal_is_the_same_however_the_bytes_come() -> None:
+    for name, (status, data) in REFUSED.items():
+        for size in (len(data + SMUGGLED), 7, 1 if len(data) < 1000 else 101):
+            with case((name, size)):
+                (refusal,) = read(data + SMUGGLED, size)
+                assert isinstance(refusal, Response)
+                assert refusal.status == status
 
 
-@pytest.mark.parametrize("case", ACCEPTED)
-def test_a_request_is_the_same_however_the_bytes_come(case: str) -> None:
-    data = ACCEPTED[case] * 2
-    whole, *others = ([vars_of(each) for each in read(data, size)] for size in (len(data), 7, 1))
-    assert len(whole) == 2
-    assert others == [whole, whole]
+def test_a_request_is_the_same_however_the_bytes_come() -> None:
+    for name, data in ACCEPTED.items():
+        with case(name):
+            whole, *others = ([vars_of(each) for each in read(data * 2, size)] for size in (2 * len(data), 7, 1))
+            assert len(whole) == 2
+            assert others == [whole, whole]
 
 
 def vars_of(read: Request | Response) -> list[object]:
@@ -47,23 +51,33 @@ def vars_of(read: Request | Response) -> list[object]:
 @pytest.mark.parametrize("size", [1, 2, 9, 15, 16, 300])
 def test_a_body_is_the_same_in_chunks_of_any_size(size: int) -> None:
     body = bytes(range(256)) * 20
-    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part := body[at : at + size]), part) for at in range(0, len(body), size))
-    data = CHUNKED + chunks + b"0\r\n\r\n"
+    data = chunked(*(body[at : at + size] for at in range(0, len(body), size)))
     for cut in (len(data), 1000, 3):
         (request,) = read(data, cut)
         assert isinstance(request, Request)
         assert request.body == body
 
 
-@pytest.mark.parametrize("size", [1, 15, 16, 100])
-@pytest.mark.parametrize("digits", [3, 8, 14])
-def test_zeros_before_the_size_of_a_chunk_are_no_extension(size: int, digits: int) -> None:
+def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece() -> None:
+    data = chunked(*(b"%02d" % (number % 100) for number in range(8000)))
+    tracemalloc.start()
+    (request,) = read(data, 1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(request, Request)
+    assert len(request.body) == 16_000
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize(("digits", "size"), [(3, 1), (3, 16), (8, 15), (14, 100)])
+def test_zeros_before_the_size_of_a_chunk_are_no_extension(digits: int, size: int) -> None:
     """Varnish sends two, others fill up to eight digits; RFC 9112, section 7.1, allows any number."""
-    data = CHUNKED + b"%0*x\r\n%b\r\n" % (digits, size, bytes(size)) * 9000 + b"0" * digits + b"\r\n\r\n"
+    count = 20_000 // (digits - 1)
+    data = CHUNKED + b"%0*x\r\n%b\r\n" % (digits, size, bytes(size)) * count + b"0" * digits + b"\r\n\r\n"
     for cut in (len(data), 1000, 7):
         (request,) = read(data, cut)
         assert isinstance(request, Request)
-        assert request.body == bytes(size) * 9000
+        assert request.body == bytes(size) * count
 
 
 def test_more_zeros_before_a_size_than_any_size_needs_are_framing() -> None:
@@ -95,7 +109,7 @@ def test_of_many_bytes_some_are_parsed_at_once_and_a_body_as_it_comes() -> None:
 
 def test_of_many_small_chunks_some_are_parsed_at_once() -> None:
     reader = RequestReader(NotImplemented, NotImplemented, float)
-    reader.feed(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    reader.feed(CHUNKED)
     assert len(reader.feed(b"1\r\nx\r\n" * 40_000)) > 240_000 - MAX_FED_BYTES - 10
 
 

@@ -13,14 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from select import select
 
-import pytest
-
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, until
 from tests.harness.linux import peak_memory, sockets
 from tests.harness.process import TIMEOUT, Running
-from tests.harness.wire import HOST, SLOW, Wire, assert_error, chunked, create, dial, request
+from tests.harness.wire import HOST, SLOW, Wire, assert_error, create, dial, request
 
 MIB = 2**20
 
@@ -30,26 +28,22 @@ def add(service: Running, tmp_path: Path, count: int, address: str) -> None:
     assert service.request("GET", f"/api/stores/{count}").status == 200
 
 
-@pytest.mark.parametrize("count", [900, 1500], ids=["whole", "streamed"])
 def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_then_gets_them_in_order(
-    fresh: Running, tmp_path: Path, count: int
+    fresh: Running, tmp_path: Path
 ) -> None:
-    add(fresh, tmp_path, count, "x" * 60)
+    count, rounds = 1500, 1000
+    add(fresh, tmp_path, count, "")
     expected = fresh.request("GET", "/api/stores").body
     before = peak_memory(fresh)
-    rounds = 1200
-    assert len(expected) * rounds > 100 * MIB
+    assert len(expected) * rounds > 40 * MIB
     with dial(fresh) as wire:
-        asked = [
-            request("GET", "/api/stores") + request("GET", f"/api/stores/{1 + id % count}") for id in range(rounds)
-        ]
+        asked = [request("GET", "/api/stores") + request("GET", f"/api/stores/{id}") for id in range(1, rounds + 1)]
         wire.send(b"".join(asked))
-        # Others are served meanwhile.
-        assert fresh.request("GET", "/test").body == b"OK"
-        for id in range(rounds):
+        assert fresh.request("GET", "/test").body == b"OK"  # others are served meanwhile
+        for id in range(1, rounds + 1):
             assert wire.response().body == expected
-            assert wire.response().json["id"] == 1 + id % count
-    assert peak_memory(fresh) - before < 50 * MIB
+            assert wire.response().json["id"] == id
+    assert peak_memory(fresh) - before < 20 * MIB
 
 
 def test_large_bodies_of_many_connections_take_little_together_and_leave_room_for_small_ones(fresh: Running) -> None:
@@ -57,30 +51,27 @@ def test_large_bodies_of_many_connections_take_little_together_and_leave_room_fo
     body = json.dumps({"name": "Large", "address": "x" * 1_000_000}).encode()
     data = request("POST", "/api/stores", body)
     before = peak_memory(fresh)
-    clients = [fresh.socket() for _ in range(100)]
+    clients = [fresh.socket() for _ in range(80)]
     for client in clients:
         client.sendall(data[:-1])
-    late = [Wire(client) for client in refused(clients, at_least=30)]
-    assert 30 <= len(late) <= 40
+    late = [Wire(client) for client in refused(clients, at_least=10)]
+    assert 10 <= len(late) <= 20
     for wire in late:
         response = wire.response()
         assert_error(response, 503, "Too many large requests", outcome="none")
         assert response.headers["retry-after"] == "1"
         wire.assert_closed()
-    assert peak_memory(fresh) - before < 100 * MIB
+    assert peak_memory(fresh) - before < 80 * MIB
     store(fresh, "Small")
-    for client in clients:
-        with suppress(OSError):
-            client.sendall(data[-1:])
     kept = [Wire(client) for client in clients if client not in {wire.client for wire in late}]
-    assert {wire.response().json["name"] for wire in kept} == {"Large"}
+    for wire in kept:
+        wire.send(data[-1:])
+        assert wire.response().json["name"] == "Large"
     with dial(fresh) as wire:
-        for _ in range(70):
-            wire.send(data)
-            assert wire.response().status == 200
+        wire.send(data)
+        assert wire.response().json["id"] == 1 + len(kept) + 1
     for client in clients:
         client.close()
-    assert len(fresh.request("GET", "/api/stores").json) == 1 + len(kept) + 70
 
 
 def refused(clients: list[socket.socket], at_least: int) -> list[socket.socket]:
@@ -89,19 +80,9 @@ def refused(clients: list[socket.socket], at_least: int) -> list[socket.socket]:
     before, answered = 0, select(clients, [], [], 0)[0]
     while (len(answered) < at_least or len(answered) > before) and time.monotonic() < deadline:
         before = len(answered)
-        time.sleep(0.5)
+        time.sleep(0.2)
         answered = select(clients, [], [], 0)[0]
     return answered
-
-
-def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece(fresh: Running) -> None:
-    body = json.dumps({"name": "Pieces", "address": "x" * 1_000_000}).encode()
-    assert fresh.request("POST", "/api/stores", body).json["name"] == "Pieces"
-    before = peak_memory(fresh)
-    with dial(fresh) as wire:
-        wire.send(chunked(*(body[at : at + 2] for at in range(0, len(body), 2))))
-        assert wire.response().json["name"] == "Pieces"
-    assert peak_memory(fresh) - before < 16 * MIB
 
 
 def test_a_client_that_sends_requests_without_end_keeps_nobody_waiting(service: Running) -> None:
@@ -135,13 +116,8 @@ def test_a_client_that_sends_requests_without_end_keeps_nobody_waiting(service: 
         flooding.result()
 
 
-def reset(client: socket.socket) -> None:
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    client.close()
-
-
 def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, tmp_path: Path) -> None:
-    add(fresh, tmp_path, 3000, "x" * 100)
+    add(fresh, tmp_path, 1500, "x" * 100)
     began = len(sockets(fresh.process.pid))
     middles = [
         b"",
@@ -155,14 +131,14 @@ def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, t
         b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Content-Length: 99999999\r\n\r\n",
         b"garbage\r\n\r\n",
     ]
-    for number in range(200):
+    for number in range(100):
         with fresh.socket() as client:
             client.sendall(middles[number % len(middles)])
             if number % 3 == 0 and number % len(middles) in (3, 5, 6, 7):
                 client.recv(100)
-            reset(client)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, at its close
     until(lambda: len(sockets(fresh.process.pid)) <= began)
     written = fresh.request("GET", "/api/stores?name=Whole").json
-    assert len(written) <= 20
+    assert len(written) <= 10
     assert store(fresh, "After") == len(fresh.request("GET", "/api/stores").json)
     assert fresh.log.count("level=") == fresh.log.count("level=info"), "clients that go away are nothing to log"

@@ -78,7 +78,9 @@ def test_a_unix_socket_serves_its_owner_and_group_and_goes_with_the_service(tmp_
         assert not path.exists()
 
 
-def test_the_socket_of_a_killed_service_is_replaced_and_one_in_use_is_not(tmp_path: Path) -> None:
+def test_the_socket_of_a_killed_service_is_replaced_and_one_in_use_is_not_nor_does_a_stop_take_the_next_ones(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "stores.sock"
     with at(path) as service:
         command = ("serve", "--uds", str(path), "--database", f"sqlite:///{tmp_path}/other.db")
@@ -89,16 +91,11 @@ def test_the_socket_of_a_killed_service_is_replaced_and_one_in_use_is_not(tmp_pa
         service.process.kill()
         service.process.wait(TIMEOUT)
         assert path.exists()
-    with at(path):
+    with at(path) as next:
         assert fetch(path, "GET", "/test").status == 200
-
-
-def test_a_service_that_stops_leaves_the_socket_of_the_next_one(tmp_path: Path) -> None:
-    path = tmp_path / "stores.sock"
-    with at(path) as first:
         path.unlink()
         with at(path):
-            assert first.stop() == 0
+            assert next.stop() == 0
             assert fetch(path, "GET", "/test").status == 200
 
 

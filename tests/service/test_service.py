@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,6 @@ from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
 
-EACH_STOP = pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
-
 
 def takes_no_more(service: Running) -> bool:
     """Tell whether the service has heard that it should stop."""
@@ -37,98 +36,78 @@ def takes_no_more(service: Running) -> bool:
     return False
 
 
-def told_to_stop(service: Running) -> None:
-    service.process.send_signal(signal.SIGTERM)
-    until(lambda: takes_no_more(service))
-
-
-# Starting.
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_systemd_is_told_once_when_all_is_ready(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGTERM), (2, signal.SIGINT)])
+def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: signal.Signals) -> None:
+    """To systemd once, when all is ready; to people and machines in the log; to clients with nothing under way."""
+    name = f"storekeeper-{os.getpid()}-{workers}"
+    args = (f"--workers={workers}", f"--drain-delay={60 * (workers - 1)}")  # a delay that Ctrl-C ends
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        name = f"storekeeper-{os.getpid()}-{workers}"
         systemd.bind(f"\0{name}")
         systemd.settimeout(TIMEOUT)
-        with serving(tmp_path, f"--workers={workers}", env={"NOTIFY_SOCKET": f"@{name}"}) as service:
+        with serving(tmp_path, *args, env={"NOTIFY_SOCKET": f"@{name}"}) as service:
             assert systemd.recv(100) == b"READY=1"
-            assert service.request("GET", "/health/ready").status == 200
+            store(service, "Kept")
+            with dial(service) as idle, dial(service) as mute:
+                idle.send(request("GET", "/test"))
+                assert idle.response().body == b"OK"
+                service.process.send_signal(number)
+                mute.assert_closed()
+                idle.assert_closed()
+            assert_stopped(service)
         systemd.setblocking(False)
         with pytest.raises(BlockingIOError):
             systemd.recv(100)
+    people, started, stopped = service.log.splitlines()
+    address, database, pid = f"http://127.0.0.1:{service.port}", f"{tmp_path}/stores.db", service.process.pid
+    assert people.startswith(
+        f"Storekeeper listens on {address} with the new database {database}; the console is at {address}/"
+    )
+    assert f" version={__version__} database={database} new=true workers={workers} pid={pid} " in started
+    said = re.search(r"level=info event=stopped signal=(\w+) seconds=([\d.]+) pid=(\d+)$", stopped)
+    assert said
+    assert (said[1], said[3]) == (number.name, str(pid))
+    assert 0 <= float(said[2]) < 10
+    assert [name for _, _, name, *_ in Sqlite(tmp_path).changes()] == ["Kept"]
 
 
-# Stopping.
+def test_writes_a_list_and_half_sent_requests_that_are_under_way_get_their_responses(tmp_path: Path) -> None:
+    with serving(tmp_path) as service, ExitStack() as stack:
+        fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
+        reader = stack.enter_context(slow_reader(service))
+        writers, halves = ([stack.enter_context(dial(service)) for _ in range(3)] for _ in range(2))
+        sizes = (5, 40, -5)
 
+        def begin(wire: Wire, data: bytes) -> None:
+            wire.send(request("GET", "/test") + data)
+            assert wire.response().body == b"OK"  # so the rest of its packet was read too
 
-@EACH_STOP
-def test_it_stops_when_it_is_told_to(tmp_path: Path, number: signal.Signals, workers: int) -> None:
-    with serving(tmp_path, f"--workers={workers}") as service, dial(service) as idle:
-        store(service, "ResponseCache")
-        idle.send(request("GET", "/test"))
-        assert idle.response().body == b"OK"
-        with dial(service) as mute:
-            service.process.send_signal(number)
-            mute.assert_closed()
-            idle.assert_closed()
-        assert_stopped(service)
-    with serving(tmp_path) as service:
-        assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["ResponseCache"]
-
-
-def test_writes_under_way_get_their_responses(tmp_path: Path) -> None:
-    with serving(tmp_path) as service, dial(service) as wire, dial(service) as other:
+        begin(reader, request("GET", "/api/stores"))
+        for wire, size in zip(halves, sizes, strict=True):
+            begin(wire, create("Half")[:size])
         with locked(tmp_path):
-            for each in (wire, other):
-                each.send(request("GET", "/test") + create("Under way") * 3)
-                assert each.response().body == b"OK"  # so the rest of its packet was read too
-            told_to_stop(service)
-        for each in (wire, other):
-            responses = [each.response() for _ in range(3)]
+            for wire in writers:
+                begin(wire, create("Under way") * 3)
+            service.process.send_signal(signal.SIGTERM)
+            until(lambda: takes_no_more(service))
+        for wire in writers:
+            responses = [wire.response() for _ in range(3)]
             assert [response.status for response in responses] == [200] * 3
             assert responses[-1].headers["connection"] == "close"
-            each.assert_closed()
-        assert_stopped(service)
-    with serving(tmp_path) as service:
-        assert [each["name"] for each in service.request("GET", "/api/stores").json] == ["Under way"] * 6
-
-
-def test_a_list_under_way_is_sent_to_its_end(tmp_path: Path) -> None:
-    with serving(tmp_path) as service:
-        fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
-        with slow_reader(service) as wire:
-            wire.send(request("GET", "/test") + request("GET", "/api/stores"))
-            assert wire.response().body == b"OK"
-            told_to_stop(service)
-            assert wire.response().body.count(b'"Long"') == 4000
+        for wire, size in zip(halves, sizes, strict=True):
+            wire.send(create("Half")[size:])
+            response = wire.response()
+            assert (response.json["name"], response.headers["connection"]) == ("Half", "close")
+        assert reader.response().body.count(b'"Long"') == 4000
+        for wire in (reader, *writers, *halves):
             wire.assert_closed()
         assert_stopped(service)
-
-
-def test_a_request_that_was_half_there_still_gets_its_response(tmp_path: Path) -> None:
-    with serving(tmp_path) as service:
-        wires = []
-        for size in (5, 40, -5):
-            wire = dial(service)
-            wire.send(request("GET", "/test") + create("Half")[:size])
-            assert wire.response().body == b"OK"
-            wires.append((wire, create("Half")[size:]))
-        told_to_stop(service)
-        for wire, rest in wires:
-            with wire:
-                wire.send(rest)
-                response = wire.response()
-                assert response.json["name"] == "Half"
-                assert response.headers["connection"] == "close"
-                wire.assert_closed()
-        assert_stopped(service)
+    assert [name for _, _, name, *_ in Sqlite(tmp_path).changes()][4000:] == ["Under way"] * 9 + ["Half"] * 3
 
 
 def test_clients_that_are_stuck_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
     env = weakened.environment("starts_and_stops_soon")
-    with serving(tmp_path, "--workers=2", env=env, program=weakened.PROGRAM) as service:
-        fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
+    with serving(tmp_path, env=env, program=weakened.PROGRAM) as service:
+        fill(tmp_path, [Payload("Long", "x" * 5000)] * 2000)
         reader = slow_reader(service)
         reader.send(request("GET", "/test") + request("GET", "/api/stores") * 3)
         half = dial(service)
@@ -204,7 +183,10 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path) -> None:
+    """And an address that others reach is warned of."""
     variables = {
+        "STOREKEEPER_HOST": "0.0.0.0",
+        "STOREKEEPER_AUTH": "open",
         "STOREKEEPER_MISSING_STORE": "500",
         "STOREKEEPER_ERROR_DETAIL": "generic",
         "STOREKEEPER_REQUIRE": "x",
@@ -213,6 +195,8 @@ def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path
         assert_error(service.request("GET", "/api/stores/1"), 500)
         response = service.request("POST", "/api/stores", {})
         assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
+        until(lambda: "event=started" in service.log)
+        assert (service.log.count("level=warning"), service.log.count("level=")) == (1, 2)
 
 
 def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_where_there_are_tokens(
@@ -227,14 +211,6 @@ def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_whe
     assert_refused("--port=0", "--database", url, says=says)
 
 
-def test_an_address_that_others_reach_is_warned_of(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host=0.0.0.0", "--auth=open") as service:
-        assert service.request("GET", "/test").status == 200
-        until(lambda: "event=started" in service.log)
-        assert service.log.count("level=warning") == 1
-        assert service.log.count("level=") == 2
-
-
 def test_a_loopback_address_is_one_in_any_spelling(tmp_path: Path) -> None:
     """A page whose name was rebound to it is refused, one that uses its own name is not, and nobody is warned."""
     with serving(tmp_path, "--host=LOCALHOST", "--auth=open") as service:
@@ -243,25 +219,6 @@ def test_a_loopback_address_is_one_in_any_spelling(tmp_path: Path) -> None:
             assert service.request("GET", "/api/stores", headers=page).status == status
         until(lambda: "event=started" in service.log)
         assert "level=warning" not in service.log
-
-
-@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGHUP), (2, signal.SIGINT)])
-def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: signal.Signals) -> None:
-    with serving(tmp_path, f"--workers={workers}") as service:
-        until(lambda: "event=started" in service.log)
-        people, started = service.log.splitlines()
-        address, database = f"http://127.0.0.1:{service.port}", f"{tmp_path}/stores.db"
-        assert people.startswith(
-            f"Storekeeper listens on {address} with the new database {database}; the console is at {address}/"
-        )
-        fields = f" version={__version__} database={database} new=true workers={workers} pid={service.process.pid} "
-        assert fields in started
-        assert service.stop(number) == 0
-        (stopped,) = service.log.splitlines()[2:]
-        said = re.search(r"level=info event=stopped signal=(\w+) seconds=([\d.]+) pid=(\d+)$", stopped)
-        assert said
-        assert (said[1], said[3]) == (number.name, str(service.process.pid))
-        assert 0 <= float(said[2]) < 10
 
 
 def test_an_ipv6_address_is_said_in_brackets(tmp_path: Path) -> None:

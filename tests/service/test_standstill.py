@@ -256,19 +256,3 @@ def test_a_terminal_that_closes_does_not_stop_it_under_nohup(tmp_path: Path) -> 
         assert store(service, "Afterwards") == 1
         assert service.stop() == 0
         assert "signal=SIGTERM" in service.log
-
-
-def test_several_workers_are_replaced_one_after_another_at_sighup(tmp_path: Path) -> None:
-    """Whoever comes meanwhile is served."""
-    with serving(tmp_path, "--workers=2") as service:
-        before = workers(service)
-        assert len(before) == 2
-        os.killpg(service.process.pid, signal.SIGHUP)
-        served = 0
-        while workers(service) & before:
-            store(service, "Meanwhile")
-            served += 1
-        until(lambda: len(workers(service)) == 2)
-        assert served > 2
-        assert store(service, "After") == served + 1
-        assert service.stop() == 0

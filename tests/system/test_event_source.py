@@ -12,7 +12,7 @@ from tests.harness.databases import postgres
 from tests.harness.postgres_server import running
 from tests.harness.process import Running, free_port, serving
 
-AWAY = 3.0
+AWAY = 1.0
 """Seconds without the database: less than a comment's interval, so that nothing at all comes on the stream."""
 
 
@@ -60,5 +60,5 @@ def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_pat
             add(service, page)
             page.evaluate("stop()")
             until(lambda: service.request("POST", "/api/stores", {"name": "Unheard"}).status == 200)
-            page.wait_for_timeout(1000)
+            page.wait_for_timeout(500)
             assert page.evaluate("heard.length") == len(expected)

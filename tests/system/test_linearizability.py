@@ -15,7 +15,7 @@ from tests.oracles.aftermath import judge
 from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind, Outcome
 
-OPERATIONS = 1_000
+OPERATIONS = 600
 FEW = 200
 """Often enough for a weakened build to be caught; if not, the next ones do."""
 
@@ -28,10 +28,7 @@ MANY_LISTS = {Kind.CREATE: 5, Kind.REPLACE: 77, Kind.LIST: 10, Kind.FILTER: 8}
 KILLS = 10
 """Not each of them comes between a response and its commit."""
 
-BUILDS = {
-    "1 worker": (),
-    "2 workers": ("--workers=2",),
-}
+BUILDS = {"1 worker": (), "2 workers": ("--workers=2",)}
 PLACES = {**{build: (build, "sqlite") for build in BUILDS}, "PostgreSQL": ("2 workers", "postgres")}
 
 
@@ -55,7 +52,7 @@ def faults(recorder: Recorder, database: str) -> set[str]:
     return {violation.fault for violation in judge(recorder.history, database)}
 
 
-@in_places(*PLACES)
+@in_places("1 worker", "PostgreSQL")
 def test_histories_are_linearizable(build: str, database: str, tmp_path: Path) -> None:
     recorder = Recorder()
     with serving(tmp_path, *BUILDS[build], database=database) as service:
@@ -70,7 +67,7 @@ def test_histories_are_linearizable(build: str, database: str, tmp_path: Path) -
     assert {op.kind for op in done} >= {Kind.REPLACE, Kind.TAG}
 
 
-@in_places(*PLACES)
+@in_places("2 workers", "PostgreSQL")
 def test_histories_are_linearizable_across_a_kill(build: str, database: str, tmp_path: Path) -> None:
     """Whatever was acknowledged is there afterwards; whatever was not is there whole, or not at all."""
     recorder = Recorder()

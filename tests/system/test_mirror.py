@@ -20,7 +20,7 @@ from tests.harness.linux import workers
 from tests.harness.postgres_server import running
 from tests.harness.process import Running, free_port, kill_group, serving
 
-KILLS = 3
+KILLS = 2
 
 
 class Mirror(threading.Thread):
@@ -110,11 +110,14 @@ def writing(service: Running) -> Iterator[None]:
 
 
 def assert_in_step(service: Running, mirrors: list[Mirror]) -> None:
-    until(lambda: service.request("GET", "/api/stores").status == 200)
-    response = service.request("GET", "/api/stores")
-    expected, tag = {store["id"]: store for store in response.json}, response.headers["etag"].strip('"')
+    def know_the_latest_version() -> bool:
+        """What was killed may have sent PostgreSQL a write that it carries out a moment later."""
+        response = service.request("GET", "/api/stores?limit=1")
+        return {f'"{mirror.cursor}"' for mirror in mirrors} == {response.headers.get("etag")}
+
+    until(know_the_latest_version)
+    expected = {store["id"]: store for store in service.request("GET", "/api/stores").json}
     for mirror in mirrors:
-        until(lambda mirror=mirror: mirror.cursor == tag)  # type: ignore[misc]  # as a default
         assert mirror.stores == expected
         assert mirror.seen == sorted(set(mirror.seen)), "each change once, in order"
 
@@ -132,7 +135,6 @@ def postgres_databases(_folder: Path) -> Iterator[tuple[Callable[[], str], Calla
 
         def restart() -> None:
             server.stop()
-            time.sleep(0.5)
             server.start()
 
         yield server.new_database, restart
@@ -153,10 +155,9 @@ def test_a_copy_made_of_the_feed_equals_the_list_through_kills_a_restart_and_a_r
             for number in range(KILLS):
                 with serving(tmp_path, "--workers=2", f"--port={port}", database=url) as service, writing(service):
                     time.sleep(0.3)
-                    if number % 2:
+                    if number:
                         os.kill(min(workers(service)), signal.SIGKILL)
                         time.sleep(0.3)
-                    if number == KILLS // 2:
                         databases.copy(url, backup, lambda *_: None)
                         restart()
                         time.sleep(0.3)
@@ -165,13 +166,12 @@ def test_a_copy_made_of_the_feed_equals_the_list_through_kills_a_restart_and_a_r
                     assert_in_step(service, mirrors)
             databases.copy(backup, restored, lambda *_: None)  # as a restore does it: with a new epoch
             assert [mirror.resets for mirror in mirrors] == [0, 0]
-            for resets in (1, 1):
-                with serving(tmp_path, f"--port={port}", database=restored) as service:
-                    assert_in_step(service, mirrors)
-                    assert [mirror.resets for mirror in mirrors] == [resets, resets]
-                    with writing(service):
-                        time.sleep(0.3)
-                    assert_in_step(service, mirrors)
+            with serving(tmp_path, f"--port={port}", database=restored) as service:
+                assert_in_step(service, mirrors)
+                with writing(service):
+                    time.sleep(0.3)
+                assert_in_step(service, mirrors)
+            assert [mirror.resets for mirror in mirrors] == [1, 1]
         finally:
             for mirror in mirrors:
                 mirror.over.set()
