@@ -6,7 +6,6 @@ To add a database, read this file and `databases.Database`, name it in `database
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -197,10 +196,9 @@ class Collection(Protocol):
         It waits for other writers for up to `lock_timeout` seconds.
         """
 
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0) -> range:
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` in their order, or none; return their ids: see `importer.load`."""
-        load = partial(importer.load, payloads=payloads, only_if_empty=only_if_empty, token_number=token_number)
-        return await self.in_session(load)
+        return await self.in_session(lambda session: importer.load(session, payloads, only_if_empty=only_if_empty))
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
         """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises."""

@@ -108,17 +108,13 @@ def carry_out(
     return plan
 
 
-def load(
-    session: Session, payloads: Iterable[Payload], *, only_if_empty: bool = False, token_number: int = 0
-) -> range:
+def load(session: Session, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
     """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
 
-    The changes carry `token_number`. With `only_if_empty`, a collection that has stores is left as it is, and the
-    result is range(0).
+    With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
     """
-    order = Import(add=not only_if_empty, token_number=token_number)
     try:
-        plan = carry_out(session, rows_of(payloads), order)
+        plan = carry_out(session, rows_of(payloads), Import(add=not only_if_empty))
     except NeedsMatch:
         return range(0)
     assert isinstance(plan, Plan)

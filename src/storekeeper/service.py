@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from storekeeper.api.access_log import AccessLog
+from storekeeper.api import access_log
 from storekeeper.api.application import make_application
 from storekeeper.api.asgi import AsgiApplication
 from storekeeper.api.metrics import Metrics, Slots
@@ -141,11 +141,11 @@ def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | 
     if settings.access_log == "off":
         return count
     token_name = tokens.name if tokens else str
-    log = AccessLog(token_name, errors_only=settings.access_log == "errors").observe
+    errors_only = settings.access_log == "errors"
 
     def observe(served: Served) -> None:
         count(served)
-        log(served)
+        access_log.log(served, token_name, errors_only=errors_only)
 
     return observe
 

@@ -10,23 +10,16 @@ from storekeeper.events import Event, emit
 from storekeeper.http.runtime import Served
 
 
-class AccessLog:
-    """Logs responses, or with `errors_only` those that failed. `token_name` returns the name of a token."""
-
-    def __init__(self, token_name: Callable[[int], str], *, errors_only: bool) -> None:
-        self._token_name = token_name
-        self._errors_only = errors_only
-
-    def observe(self, served: Served) -> None:
-        """Log a response."""
-        if self._errors_only and 0 < served.status < 400:
-            return
-        path, method = labels(served.route, served.method)
-        known = {
-            "token": self._token_name(served.token_number) if served.token_number else "",
-            "client": served.client[0] if served.client else "",
-            "request_id": served.request_id.decode(),
-        }
-        more = {name: value for name, value in known.items() if value}
-        numbers = {"status": served.status, "seconds": round(served.seconds, 6), "bytes": served.size}
-        emit(Event.RESPONSE, route=path, method=method, **numbers, **more)
+def log(served: Served, token_name: Callable[[int], str], *, errors_only: bool) -> None:
+    """Log a response, with `errors_only` if it failed. `token_name` returns the name of a token."""
+    if errors_only and 0 < served.status < 400:
+        return
+    path, method = labels(served.route, served.method)
+    known = {
+        "token": token_name(served.token_number) if served.token_number else "",
+        "client": served.client[0] if served.client else "",
+        "request_id": served.request_id.decode(),
+    }
+    more = {name: value for name, value in known.items() if value}
+    numbers = {"status": served.status, "seconds": round(served.seconds, 6), "bytes": served.size}
+    emit(Event.RESPONSE, route=path, method=method, **numbers, **more)

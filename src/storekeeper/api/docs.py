@@ -6,7 +6,6 @@ service sends; `make examples` writes them. Swagger UI's files are those of an i
 """
 
 from collections.abc import Mapping
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,8 +14,14 @@ from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.http.response import Fields
 
 _PAGES = Path(__file__).with_name("pages")
-_OWN = (b"docs.css", b"docs.js")
-_INSTALLED = (b"swagger-ui.css", b"swagger-ui-bundle.js", b"favicon-32x32.png")
+_INSTALLED = [
+    Path(folder) / "static" for folder in getattr(find_spec("swagger_ui"), "submodule_search_locations", ())
+]
+_FILES = {name.encode(): _PAGES / name for name in ("docs.css", "docs.js")} | {
+    name.encode(): folder / name
+    for folder in _INSTALLED
+    for name in ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
+}
 
 # Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service
 # alone, and may connect to no other.
@@ -35,21 +40,7 @@ def _plan_document(_method: str, headers: Fields) -> Plan:
     return constant(files.respond(_PAGES / "openapi.json", headers))
 
 
-def _find(name: bytes) -> Path | None:
-    if name not in (*_OWN, *_INSTALLED):
-        return None
-    return (_installed() if name in _INSTALLED else _PAGES) / name.decode()
-
-
-@cache
-def _installed() -> Path:
-    spec = find_spec("swagger_ui")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).with_name("static")
-
-
-_plan_page, _plan_file = files.planners(_PAGES / "docs.html", _find, _POLICY)
+_plan_page, _plan_file = files.planners(_PAGES / "docs.html", _FILES.get, _POLICY)
 PLANNERS: Mapping[str, Planner] = {
     "openapi": _plan_document,
     "docs": _plan_page,
