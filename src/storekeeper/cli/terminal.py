@@ -1,4 +1,4 @@
-"""What a command prints, its standard streams, and Ctrl-C. Imports the errors."""
+"""What a command prints, its standard streams, and Ctrl-C. Imports the domain."""
 
 import os
 import signal
