@@ -1,6 +1,7 @@
 """The statements that follow from the columns of the tables, for SQLite. Imports the domain.
 
-Many rows go to SQLite as one parameter, else the thread would wait for the interpreter's lock with every row.
+Many rows go to SQLite as one parameter, else the thread would wait for the interpreter's lock with every row. A row
+that comes as JSONB is parsed once.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ def as_json(values: Iterable[object]) -> str:
 def _rows(columns: Iterable[str]) -> str:
     """Return the SELECT of the rows that a parameter has as JSON, under these names."""
     values = [f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(columns)]
-    return f"SELECT {', '.join(values)} FROM json_each(?)"
+    return f"SELECT {', '.join(values)} FROM jsonb_each(?)"
 
 
 # The changes were just written: their pages are in memory. `LIMIT` keeps SQLite from reading all stores to find them.
