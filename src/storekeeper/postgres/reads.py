@@ -62,14 +62,10 @@ STATEMENTS = {
     },
     b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores WHERE id = ANY($1::int8[])",
     b"state": f"SELECT count, version, epoch FROM {_ROW}",
-    b"first": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8)
-      SELECT {_JSON}, count FROM {_ROW}""",
+    b"range": f"WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8) SELECT {_JSON} FROM {_ROW}",
     b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[])) SELECT {_JSON} FROM {_ROW}",
-    # With the ids of all these stores, and one more: the pages after the first are read by their ids.
-    b"named": f"""WITH page AS ({_PAGE} (SELECT * FROM stores
-        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT least($3::int8, {PAGE_SIZE})) AS same)
-      SELECT {_JSON}, ARRAY(SELECT id FROM stores
-        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8 + 1) FROM {_ROW}""",
+    b"named": f"""SELECT ARRAY(SELECT id FROM stores
+        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8), count, version, epoch FROM {_ROW}""",
     # Each store as its last change up to a version left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::int8[]) AS pick (id), LATERAL (
@@ -95,9 +91,6 @@ STATEMENTS = {
 
 QUERY_CANCELED = "57014"
 """The SQLSTATE of a statement that took too long."""
-
-Found = tuple[Listing, Sequence[int], int]
-"""The first page of a list, all ids of the list, and the last id in that page."""
 
 
 class Reader:
@@ -136,19 +129,30 @@ class Reader:
         """Return the stores that the query asks for. Raises EpochEnded, InvalidInput."""
         if query.search is not None:
             return await self._search(query, query.search)
-        if query.at is not None:
-            return await self._list_past(query, query.at)
-        return self._with_rest(self._found(query, single_row(await self._rows(_statement(query)))))
+        if query.name is not None:
+            return await self._named(query, query.name)
+        state = await (self.state() if query.at is None else self._state_at(query.at))
+        ids, last = query.ids(state.total)
+        return await self._listing(ids, state, last, state.total)
 
     async def _search(self, query: Query, wanted: search.Search) -> Listing:
         assert query.limit is not None
         async with self._searches:  # they leave connections for all other requests
-            ids, count, version, epoch = await self._find(wanted.parameters(query.after, query.limit + 1))
-        first, others, last = query.found(ids, count)
-        state = State(count, version, epoch)
-        pages = [await self._page(some, state) for some in (first, others[:PAGE_SIZE]) if some]
-        listing = Listing(version, epoch, b",".join(page for page, _ in pages), None, last)
-        return self._with_rest((listing, others, pages[-1][1] if others else 0))
+            ids, *numbers = await self._find(wanted.parameters(query.after, query.limit + 1))
+        state = State(*numbers)
+        first, others, last = query.found(ids, state.total)
+        listing = await self._listing(others, state, last)
+        parts = [(await self._page(first, state))[0] if first else b"", listing.first]
+        return replace(listing, first=b",".join(filter(None, parts)))
+
+    async def _named(self, query: Query, name: str) -> Listing:
+        most = MAX_INTEGER if query.limit is None else query.limit + 1
+        # libpq accepts no U+0000; no store's name has one, and none is empty.
+        values = ("" if "\0" in name else name, min(query.after, MAX_INTEGER), most)
+        found, *numbers = single_row(await self._rows((b"named", values)))
+        ids = array("q", found[: query.limit])
+        last = ids[-1] if len(ids) < len(found) else None
+        return await self._listing(ids, State(*numbers), last)
 
     async def _find(self, parameters: Sequence[str | int]) -> tuple[Any, ...]:
         deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
@@ -166,12 +170,6 @@ class Reader:
             await roll_back(connection, deadline)
             self._pool.release(connection)
 
-    async def _list_past(self, query: Query, at: Moment) -> Listing:
-        was = await self._state_at(at)
-        ids, last = query.ids(was.total)
-        first, end = await self._page_as_of(ids[:PAGE_SIZE], was) if ids else (b"", 0)
-        return self._with_rest((Listing(was.version, was.epoch, first, None, last, was.total), ids, end))
-
     async def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
         if moment.time is not None:
@@ -182,57 +180,33 @@ class Reader:
         check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
         return State(count or 0, seq or 0, epoch)
 
-    def _found(self, query: Query, row: Sequence[Any]) -> Found:
-        first, end, _, version, epoch, more = row
-        if query.name is None:
-            ids, last = query.ids(more)
-            return Listing(version, epoch, first or b"", None, last, more), ids, end or 0
-        some = array("q", more[: query.limit])
-        last = some[-1] if len(some) < len(more) else None
-        return Listing(version, epoch, first or b"", None, last), some, end or 0
-
-    def _with_rest(self, found: Found) -> Listing:
-        """Return the listing with `rest`, if it has more pages."""
-        listing, ids, end = found
-        if not ids or ids[-1] <= end:
-            return listing
-        return replace(listing, rest=self._rest(ids, end, State(len(ids), listing.version, listing.epoch)))
+    async def _listing(self, ids: Sequence[int], state: State, last: int | None, total: int | None = None) -> Listing:
+        """Return a list of these stores as of `state`, with its first page; the others are read when asked for."""
+        first, end = await self._page(ids[:PAGE_SIZE], state) if ids else (b"", 0)
+        rest = self._rest(ids, end, state) if ids and end < ids[-1] else None
+        return Listing(state.version, state.epoch, first, rest, last, total)
 
     async def _rest(self, ids: Sequence[int], done: int, state: State) -> AsyncIterator[bytes]:
         while (start := bisect_right(ids, done)) < len(ids):
-            part, done = await self._page(ids[start : start + PAGE_SIZE], state)
+            async with self._paging:  # one page at a time, so that long lists leave connections for other requests
+                part, done = await self._page(ids[start : start + PAGE_SIZE], state)
             yield b"," + part
 
     async def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
         """Return as many of these stores as fit in a page, as they were in a state, and the last id."""
-        if isinstance(ids, range):
-            statement: Statement = (b"first", (ids[0], ids[-1]))
-        else:
-            statement = (b"picked", (parameter(ids),))
-        # One page at a time, so that long lists leave connections for all other requests.
-        async with self._paging:
-            page, end, newest = await self._page_of(statement, state)
-            return (page, end) if newest <= state.version else await self._page_as_of(ids, state)
-
-    async def _page_as_of(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
-        page, end, _ = await self._page_of((b"as of", (parameter(ids), state.version)), state)
+        is_range = isinstance(ids, range)
+        statement: Statement = (b"range", (ids[0], ids[-1])) if is_range else (b"picked", (parameter(ids),))
+        page, end, newest = await self._page_of(statement, state)
+        if newest > state.version:
+            page, end, _ = await self._page_of((b"as of", (parameter(ids), state.version)), state)
         return page, end
 
     async def _page_of(self, statement: Statement, state: State) -> tuple[bytes, int, int]:
         """Return the first columns of a page; raise Unavailable if the history of `state` has ended."""
-        page, end, newest, version, epoch, *_ = single_row(await self._rows(statement))
+        page, end, newest, version, epoch = single_row(await self._rows(statement))
         check_history(state, version, epoch)
         return page, end, newest
 
     async def _rows(self, statement: Statement, deadline: float | None = None) -> list[tuple[Any, ...]]:
         (result,) = await self._pool.execute(statement, deadline=deadline)
         return rows(result)
-
-
-def _statement(query: Query) -> Statement:
-    """Return the statement that reads the first page of a list."""
-    after = min(query.after, MAX_INTEGER - PAGE_SIZE)
-    if query.name is None:
-        return b"first", (after + 1, after + (query.limit or PAGE_SIZE))
-    # libpq accepts no U+0000; no store's name has one, and none is empty.
-    return b"named", ("" if "\0" in query.name else query.name, after, query.limit or MAX_INTEGER - 1)
