@@ -61,9 +61,6 @@ class Session(Protocol):
     def write(self, statement: str, values: tuple[Any, ...] = ()) -> int:
         """Execute a statement that writes; return how many rows it wrote."""
 
-    def create(self, table: str) -> None:
-        """Create a temporary table."""
-
     def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
         """Add rows to a temporary table, which has just these columns."""
 
@@ -89,8 +86,8 @@ def carry_out(
     if replay := _replay(session, order):
         return replay
     _require_match(order, _numbers(session))
-    session.create(STAGED)
-    session.create(DECIDED)
+    for table in (STAGED, DECIDED):
+        session.execute(f"CREATE TEMPORARY TABLE {table}")
     session.fill("staged", Row._fields, rows)
     plan = _make_plan(session, order)
     review(plan)

@@ -39,9 +39,6 @@ class PostgresSession:
     def write(self, statement: str, values: tuple[Any, ...] = ()) -> int:
         return self._cursor.execute(statement.encode(), values).rowcount
 
-    def create(self, table: str) -> None:
-        self.execute(f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP")
-
     def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
         statement = f"COPY pg_temp.{table} ({', '.join(columns)}) FROM STDIN"
         with self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:

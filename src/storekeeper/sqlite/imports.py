@@ -61,9 +61,6 @@ class SqliteSession:
         self.execute(statement, values)
         return self._connection.changes()
 
-    def create(self, table: str) -> None:
-        self.execute(f"CREATE TEMP TABLE {table}")
-
     def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
         values = ", ".join("?" * len(columns))
         is_inside = self._connection.in_transaction
