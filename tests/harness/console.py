@@ -8,10 +8,26 @@ from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
+from storekeeper import databases
+from tests.harness.client import until
 from tests.harness.process import Running
+from tests.harness.tokens import add_token, now
 
 OTHER_HOST = "stores.test"
 """A name that leads the browser to 127.0.0.1, whose pages it does not trust as it does loopback's."""
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "\u202egnp.exe",
+    "🏪👩‍👩‍👧‍👦 Ünï",
+    "W" * 30,
+    "متجر المدينة",
+    "${name}{{1+1}}'\"",
+]
+"""The names of the first stores that the console's tests share."""
+
+HARBOUR = 120
+"""Id of the store before `Harbour 1`."""
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
@@ -103,6 +119,29 @@ def console(
         context.close()
 
 
+class Guarded:
+    """A service without stores where writes need a token."""
+
+    def __init__(self, service: Running, url: str) -> None:
+        self.service = service
+        self._url = url
+
+    def add_token(self, name: str) -> str:
+        """Add a token that may write; return its text once the service knows it."""
+        text = add_token(self._url, name, "write")
+        self._until(text, 200)
+        return text
+
+    def revoke(self, name: str, text: str) -> None:
+        """Revoke a token; return once the service knows."""
+        databases.revoke_token(self._url, name, now())
+        self._until(text, 401)
+
+    def _until(self, text: str, status: int) -> None:
+        bearer = {"authorization": f"Bearer {text}"}
+        until(lambda: self.service.request("GET", "/api/stores", headers=bearer).status == status)
+
+
 def lose_response(page: Page, path: str, then: Any = lambda: None) -> list[str]:
     """Let the next write to a path arrive, call `then`, lose the response; return the keys that it is sent with."""
     keys: list[str] = []
@@ -119,6 +158,12 @@ def lose_response(page: Page, path: str, then: Any = lambda: None) -> list[str]:
 
     page.route(f"**{path}", lose)
     return keys
+
+
+def store_of(service: Running, id: int) -> Any:
+    """Return a store without its id."""
+    store = service.request("GET", f"/api/stores/{id}").json
+    return store["name"], store["address"]
 
 
 def stores_of(service: Running) -> list[dict[str, Any]]:

@@ -47,13 +47,14 @@ def workbook(*rows: Sequence[object], write: Callable[[Any], object] = lambda _:
 
 
 def bomb() -> bytes:
-    """Return a workbook of some 300 KiB whose sheet has 300 MiB of cells."""
+    """Return a workbook of some 6 KiB whose cells have 2 GiB: each is the one text of a megabyte."""
     source, file = io.BytesIO(workbook(["name"], ["A"])), io.BytesIO()
-    row = b'<row><c t="inlineStr"><is><t>' + b"x" * 1000 + b"</t></is></c></row>"
-    sheet = b"<worksheet><sheetData>" + row * 1_000_000 + b"</sheetData></worksheet>"
-    with zipfile.ZipFile(source) as good, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bad:
+    text = b"<sst><si><t>" + b"x" * 2**20 + b"</t></si></sst>"
+    sheet = b"<worksheet><sheetData>" + b'<row><c t="s"><v>0</v></c></row>' * 2000 + b"</sheetData></worksheet>"
+    parts = {"xl/sharedStrings.xml": text, "xl/worksheets/sheet1.xml": sheet}
+    with zipfile.ZipFile(source) as good, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bad:
         for name in good.namelist():
-            bad.writestr(name, sheet if name.endswith("sheet1.xml") else good.read(name))
+            bad.writestr(name, parts.get(name) or good.read(name))
     return file.getvalue()
 
 
@@ -145,7 +146,7 @@ CORPUS: dict[str, Callable[[], File]] = {
         workbook(*HEADED, write=lone_cell), None, "needs more than 1 GiB of memory"
     ),
     "XLSX, a lone cell far below": lambda: File(
-        workbook(*HEADED, write=lambda sheet: sheet.write(1_048_575, 0, "Last")), [*ROWS, ("Last", None)]
+        workbook(*HEADED, write=lambda sheet: sheet.write(199_999, 0, "Last")), [*ROWS, ("Last", None)]
     ),
     "XLSX, a bomb": lambda: File(bomb(), None, "needs more than 1 GiB of memory or 30 s"),
     "a text document": lambda: File(

@@ -7,8 +7,7 @@ import pytest
 
 from storekeeper.stores import Payload
 from tests.harness.databases import Sqlite
-from tests.harness.process import run
-from tests.harness.transfers import content, fill_with
+from tests.harness.transfers import command, content, fill_with
 from tests.sheets.corpus import CORPUS, File
 
 MAX_LINES = 25
@@ -19,7 +18,7 @@ def test_a_file_is_imported_as_it_is_or_refused_in_a_few_lines(tmp_path: Path, m
     file, database = make(), Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
     (tmp_path / "file").write_bytes(file.data)
-    done = run("import", "--database", database.url, "--add", *file.options, str(tmp_path / "file"))
+    done = command("import", database, "--add", *file.options, str(tmp_path / "file"))
     said = done.stderr.decode()
     assert done.returncode == (2 if file.stores is None else 0), said
     assert file.says in said
