@@ -10,7 +10,7 @@ import pytest
 
 from storekeeper import events
 from tests.harness.client import locked
-from tests.harness.in_process import Inside, inside, settled, tick
+from tests.harness.in_process import Inside, exchange, inside, tick
 from tests.harness.tokens import add_token
 from tests.harness.wire import create, request
 
@@ -30,9 +30,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
 async def respond(service: Inside, *data: bytes) -> None:
     for each in data:
-        connection, _ = service.connect()
-        connection.data_received(each)
-        await settled(connection)
+        await exchange(service, each)
 
 
 def responses(lines: list[bytes]) -> list[dict[str, Any]]:

@@ -14,8 +14,7 @@ from storekeeper.errors import Unavailable
 from storekeeper.http import cache as response_cache
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.stores import Payload
-from tests.harness.in_process import Inside, cached, inside, last_response, settled, until
-from tests.harness.process import Response
+from tests.harness.in_process import Inside, cached, exchange, inside, last_response, settled, until
 from tests.harness.tokens import add_token
 from tests.harness.wire import request, responses
 
@@ -38,13 +37,6 @@ async def two_stores(folder: Path, **settings: Any) -> AsyncIterator[tuple[Insid
             await other.close()
 
 
-async def ask(service: Inside, data: bytes) -> Response:
-    connection, line = service.connect()
-    connection.data_received(data)
-    await settled(connection)
-    return last_response(line)
-
-
 async def sizes(service: Inside, *asked: bytes) -> list[int]:
     """Return how many responses are cached after each of these requests."""
     connection, _ = service.connect()
@@ -61,9 +53,9 @@ async def test_a_write_by_another_process_is_seen_by_the_next_request(tmp_path: 
         for number in range(20):
             await other.write(Replace(1, Payload(f"Name {number}")))
             for _ in range(3):
-                assert (await ask(service, ONE)).json["name"] == f"Name {number}"
-                assert (await ask(service, LIST)).json[0]["name"] == f"Name {number}"
-                assert (await ask(service, OTHER)).json["name"] == "Second"
+                assert (await exchange(service, ONE)).json["name"] == f"Name {number}"
+                assert (await exchange(service, LIST)).json[0]["name"] == f"Name {number}"
+                assert (await exchange(service, OTHER)).json["name"] == "Second"
 
 
 async def test_a_request_behind_another_in_one_read_misses_nothing(tmp_path: Path) -> None:

@@ -1,71 +1,67 @@
-"""Decisions 1, 2 and 16 to 26: ids, routes, methods, queries, headers, over a socket.
+"""Decisions 1, 2, 16 to 24 and 50: ids, methods, queries, headers and bytes, and the root.
 
-Those on payloads are in test_payloads.py, those of the HTTP layer (27 to 29) in test_connection.py and
-test_refusals.py, an unavailable database (30) in `sqlite/test_lock_timeout.py`.
+Those on payloads are in test_payloads.py, tables of the rest in test_resource.py; those of the HTTP layer (27 to 29)
+in test_connection.py and test_refusals.py, an unavailable database (30) in `sqlite/test_lock_timeout.py`.
 """
 
 import json
+from pathlib import Path
 from urllib.parse import quote
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from storekeeper.stores import Payload
 from tests.harness.cases import case
-from tests.harness.client import assert_success, create
-from tests.harness.databases import EVERY_KIND
-from tests.harness.process import Running, ask
+from tests.harness.in_memory import InMemory, ask
+from tests.harness.in_process import Inside, inside, settled, some_stores, until
+from tests.harness.process import Response
 from tests.harness.stores import shown
-from tests.harness.wire import assert_error, dial
-
-pytestmark = EVERY_KIND
+from tests.harness.wire import request, responses
 
 
-# Decisions 1 and 2: ids.
+async def exchange(service: Inside, data: bytes) -> bytes:
+    """Send bytes; return all that comes."""
+    connection, line = service.connect()
+    connection.data_received(data)
+    await settled(connection)
+    await until(lambda: line.sent)
+    return line.sent
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+async def get(service: Inside, target: str, method: str = "GET") -> Response:
+    [response] = responses(await exchange(service, request(method, target)), method)
+    return response
+
+
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12))
-def test_no_text_for_an_id_is_an_unexpected_failure(service: Running, text: str) -> None:
+def test_no_text_for_an_id_is_an_unexpected_failure(text: str) -> None:
     if text in {".", ".."} or (text.isascii() and text.isdigit()):
         return
-    response = service.request("GET", "/api/stores/" + quote(text, safe=""))
-    assert_error(response, 404, f"Store {text} not found")
-
-
-# Decision 16: methods.
+    response = ask(InMemory(Payload("One")), "GET", "/api/stores/" + quote(text, safe=""))
+    assert (response.status, json.loads(response.body)["message"]) == (404, f"Store {text} not found")
 
 
 HEADED = [
-    *("/test", "/api/stores", "/api/stores?name=Headed", "/api/stores?name=a&name=b", "/api/stores/{}"),
+    *("/test", "/api/stores", "/api/stores?name=Store%200", "/api/stores?name=a&name=b", "/api/stores/1"),
     *("/api/stores/none", "/nowhere", "/health/live", "/health/ready", "/openapi.json"),
 ]
 
 
-def test_head_has_the_headers_of_get_and_no_body(service: Running) -> None:
-    for path in HEADED:
-        with case(path):
-            target = path.format(create(service, "Headed"))
-            connection = service.connection()
-            try:
-                got = ask(connection, "GET", target)
-                head = ask(connection, "HEAD", target)
-                again = ask(connection, "GET", target)
-            finally:
-                connection.close()
-            dates = [response.headers.pop("date") for response in (got, head, again)]
-            assert all(dates)
-            assert (head.status, head.headers, head.body) == (got.status, got.headers, b"")
-            assert again == got
+async def test_head_has_the_headers_of_get_and_no_body(tmp_path: Path) -> None:
+    some_stores(tmp_path, 2)
+    async with inside(tmp_path) as service:
+        for target in HEADED:
+            with case(target):
+                got, head = await get(service, target), await get(service, target, "HEAD")
+                assert head == Response(got.status, got.headers, b"")
+                assert await get(service, target) == got
 
 
-def test_the_liveness_and_readiness_of_the_service_can_be_asked(service: Running) -> None:
-    for target, expected in (
-        ("/health/live", {"status": "live"}),
-        ("/health/ready", {"status": "ready", "writes": "ok"}),
-    ):
-        response = service.request("GET", target)
-        assert_success(response)
-        assert response.json == expected
+async def test_the_liveness_and_readiness_of_the_service_can_be_asked(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        assert (await get(service, "/health/live")).json == {"status": "live"}
+        assert (await get(service, "/health/ready")).json == {"status": "ready", "writes": "ok"}
 
 
 # As HAProxy sends them with and without arguments of `option httpchk`, as balancers of clouds do, and by mistake.
@@ -82,14 +78,11 @@ HEALTH_CHECKS = {
 }
 
 
-def test_a_health_check_of_a_load_balancer_gets_a_status_in_each_form(service: Running) -> None:
-    for sent, status in HEALTH_CHECKS.items():
-        with case(sent), dial(service) as wire:
-            wire.send(sent)
-            assert wire.response(to=sent.split()[0].decode("latin-1")).status == status
-
-
-# Decisions 18 and 19: the query.
+async def test_a_health_check_of_a_load_balancer_gets_a_status_in_each_form(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        for sent, status in HEALTH_CHECKS.items():
+            with case(sent):
+                assert (await exchange(service, sent)).startswith(b"HTTP/1.1 %d " % status)
 
 
 QUERIES = [
@@ -113,82 +106,58 @@ QUERIES = [
 ]
 
 
-def test_the_query_is_decoded_as_a_form(service: Running) -> None:
+def test_the_query_is_decoded_as_a_form() -> None:
+    names = sorted({name for _, name in QUERIES} | {"A", "a  b", "U\u0308", "other"})
+    collection = InMemory(*map(Payload, names))
     for query, name in QUERIES:
         with case(query):
-            id = create(service, name)
-            for other in ("A", "a  b", "U\u0308", "other"):
-                create(service, other)
-            found = service.request("GET", f"/api/stores?{query}").json
-            assert found[-1]["id"] == id
-            assert {store["name"] for store in found} == {name}
+            found = json.loads(ask(collection, "GET", f"/api/stores?{query}").body)
+            assert [store["name"] for store in found] == [name]
 
 
-# Decisions 20 to 24: headers and bytes.
-
-
-def test_no_response_tells_more_than_it_has_to(service: Running) -> None:
+async def test_no_response_tells_more_than_it_has_to(tmp_path: Path) -> None:
     """The two headers of the contract, tags and totals, the date and the framing; not the server's name."""
-    create(service, "Headers")
+    some_stores(tmp_path, 1)
     plain = {"date", "content-type", "cache-control", "content-length"}
     more = {"/api/stores": {"etag", "total-count"}, "/api/stores/1": {"etag"}}
-    for target in ("/test", "/api/stores", "/api/stores/1", "/api/stores/none", "/nowhere", "/health/live"):
-        assert service.request("GET", target).headers.keys() == plain | more.get(target, set())
-    assert service.request("DELETE", "/test").headers.keys() == plain | {"allow"}
+    async with inside(tmp_path) as service:
+        for target in ("/test", "/api/stores", "/api/stores/1", "/api/stores/none", "/nowhere", "/health/live"):
+            assert (await get(service, target)).headers.keys() == plain | more.get(target, set())
+        assert (await get(service, "/test", "DELETE")).headers.keys() == plain | {"allow"}
 
 
-def test_keys_stores_and_bytes_are_in_one_order_and_one_form(fresh: Running) -> None:
+def test_keys_stores_and_bytes_are_in_one_order_and_one_form() -> None:
     names = ["b", "a", 'ü "東" 🏪', "a"]
-    for name in names:
-        create(fresh, name, name)
-    fresh.request("PUT", "/api/stores/1", {"address": "c/d\x7f", "name": "z"})
+    collection = InMemory(*(Payload(name, name) for name in names))
+    ask(collection, "PUT", "/api/stores/1", b'{"address": "c/d\\u007f", "name": "z"}')
     stores = [shown(id, name, name) for id, name in enumerate(names, start=1)]
     stores[0] |= {"name": "z", "address": "c/d\x7f"}
 
     def compact(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
-    assert fresh.request("GET", "/api/stores").body == compact(stores)
-    assert fresh.request("GET", "/api/stores?name=a").body == compact([stores[1], stores[3]])
+    assert ask(collection, "GET", "/api/stores").body == compact(stores)
+    assert ask(collection, "GET", "/api/stores?name=a").body == compact([stores[1], stores[3]])
     for store in stores:
-        assert fresh.request("GET", f"/api/stores/{store['id']}").body == compact(store)
+        target = f"/api/stores/{store['id']}"
+        assert ask(collection, "GET", target).body == compact(store)
         sent = {name: value for name, value in store.items() if value is not None}
-        assert fresh.request("PUT", f"/api/stores/{store['id']}", sent).body == compact(store)
-
-
-def test_an_error_is_compact_json_in_its_order_of_keys(service: Running) -> None:
-    assert service.request("GET", "/api/stores/%C3%BC").body == (
+        assert ask(collection, "PUT", target, json.dumps(sent).encode()).body == compact(store)
+    assert ask(collection, "GET", "/api/stores/%C3%BC").body == (
         '{"statusCode":404,"error":"Not Found","message":"Store ü not found"}'.encode()
     )
-    assert service.request("POST", "/api/stores", {}).body == (
+    assert ask(collection, "POST", "/api/stores", b"{}").body == (
         b'{"statusCode":400,"error":"Bad Request","message":"\\"name\\" is required",'
         b'"validation":{"source":"payload","keys":["name"]}}'
     )
 
 
-# Decision 50: the root.
-
-
-PEOPLE = ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "TEXT/HTML"]
-
-
-def test_the_root_leads_people_to_the_page(service: Running) -> None:
-    for accept in PEOPLE:
-        with case(accept):
-            for method in ("GET", "HEAD"):
-                response = service.request(method, "/", headers={"accept": accept})
-                assert (response.status, response.headers["location"], response.body) == (302, "console/", b"")
-                assert response.headers["cache-control"] == "no-cache"
-
-
-PROGRAMS = [{}, {"accept": "*/*"}, {"accept": "application/json"}]
-
-
-ROOT_METHODS = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
-
-
-def test_the_root_is_nothing_to_programs(service: Running) -> None:
-    for headers in PROGRAMS:
-        for method in ROOT_METHODS:
-            with case((headers, method)):
-                assert_error(service.request(method, "/", headers=headers), 404, "Not Found")
+def test_the_root_leads_people_to_the_page_and_is_nothing_to_programs() -> None:
+    for accept in (b"text/html", b"text/html,application/xhtml+xml,*/*;q=0.8", b"TEXT/HTML"):
+        for method in ("GET", "HEAD"):
+            response = ask(InMemory(), method, "/", b"", (b"accept", accept))
+            assert (response.status, response.body) == (302, b"")
+            assert {(b"location", b"console/"), (b"cache-control", b"no-cache")} <= set(response.headers)
+    for fields in ([], [(b"accept", b"*/*")], [(b"accept", b"application/json")]):
+        for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
+            assert ask(InMemory(), method, "/", b"", *fields).status == 404

@@ -1,4 +1,4 @@
-"""The feed over real sockets, with each kind of database (decisions 40, 41, 45 and 51)."""
+"""The feed over real sockets (decisions 40, 41, 45, 51); `domain/test_collection_changes.py` has both databases."""
 
 import json
 import re
@@ -10,13 +10,14 @@ import pytest
 
 from storekeeper.changes import DEFAULT_LIMIT
 from storekeeper.stores import Payload
+from tests.harness.asgi import asked
+from tests.harness.cases import case
 from tests.harness.client import load
-from tests.harness.databases import EVERY_KIND
+from tests.harness.databases import Database
 from tests.harness.events import Listener, Message
+from tests.harness.in_process import inside
 from tests.harness.process import Running, assert_nothing_logged, serving
 from tests.harness.wire import assert_error, assert_invalid, request
-
-pytestmark = EVERY_KIND
 
 EVENTS = {"accept": "text/event-stream"}
 
@@ -43,12 +44,6 @@ def head(service: Running) -> int:
 def write(service: Running, address: str, store: int = 1) -> None:
     done = service.request("PUT", f"/api/stores/{store}", {"name": f"Store {store}", "address": address})
     assert done.status == 200
-
-
-def url_of(service: Running) -> str:
-    args = service.process.args
-    assert isinstance(args, list)
-    return str(args[args.index("--database") + 1])
 
 
 def seqs(page: Any) -> list[int]:
@@ -124,25 +119,23 @@ def test_in_order_desc_it_is_a_history(service: Running, epoch: str) -> None:
     assert after == f"1.{epoch}"
 
 
-@pytest.mark.parametrize(
-    ("query", "keys"),
-    [
-        *(
-            (f"after={value}", ["after"])
-            for value in ("x", "-1", "007", "+7", "7.", "7.ABCDEFGH", "1e3", "NOW", "%32.")
-        ),
-        *((f"after={value}", ["after"]) for value in ("9" * 5000, 2**63, "7.abcdefgh.1", "7.abcdefg")),
-        *((f"limit={value}", ["limit"]) for value in ("0", "1001", "-1", "x")),
-        *((f"order={value}", ["order"]) for value in ("down", "ASC")),
-        *((f"store={value}", ["store"]) for value in ("x", "-1", "9" * 5000)),
-        ("after=1&after=1", ["after"]),
-        ("store=x&limit=x&after=x&order=x", ["after", "limit", "store", "order"]),
-    ],
-)
-def test_a_bad_parameter_is_400(service: Running, query: str, keys: list[str]) -> None:
-    for headers in ({}, EVENTS):
-        response = service.request("GET", f"/api/changes?{query}", headers=headers)
-        assert_error(response, 400, validation={"source": "query", "keys": keys})
+BAD = [
+    *((f"after={value}", ["after"]) for value in ("x", "-1", "007", "+7", "7.", "7.ABCDEFGH", "1e3", "NOW", "%32.")),
+    *((f"after={value}", ["after"]) for value in ("9" * 5000, 2**63, "7.abcdefgh.1", "7.abcdefg")),
+    *((f"limit={value}", ["limit"]) for value in ("0", "1001", "-1", "x")),
+    *((f"order={value}", ["order"]) for value in ("down", "ASC")),
+    *((f"store={value}", ["store"]) for value in ("x", "-1", "9" * 5000)),
+    ("after=1&after=1", ["after"]),
+    ("store=x&limit=x&after=x&order=x", ["after", "limit", "store", "order"]),
+]
+
+
+def test_a_bad_parameter_is_400(service: Running) -> None:
+    for query, keys in BAD:
+        for headers in ({}, EVENTS):
+            with case(query):
+                response = service.request("GET", f"/api/changes?{query}", headers=headers)
+                assert_error(response, 400, validation={"source": "query", "keys": keys})
 
 
 def test_unknown_parameters_are_ignored_and_empty_ones_absent(service: Running, epoch: str) -> None:
@@ -150,14 +143,12 @@ def test_unknown_parameters_are_ignored_and_empty_ones_absent(service: Running, 
     assert pages(service, "?name=x&at=1&after=&limit=&store=&order=&x")["changes"][0]["seq"] == 1
 
 
-@pytest.mark.parametrize("order", ["asc", "desc"])
-def test_a_cursor_of_another_epoch_or_beyond_the_latest_change_is_410(
-    service: Running, epoch: str, order: str
-) -> None:
+def test_a_cursor_of_another_epoch_or_beyond_the_latest_change_is_410(service: Running, epoch: str) -> None:
     last = head(service)
     for after in ("1.abcdefgh", f"{last}.abcdefgh", f"{last + 1}", f"{last + 1}.{epoch}", str(2**63 - 1)):
-        response = service.request("GET", f"/api/changes?order={order}&after={after}")
-        assert_error(response, 410, cursor=f"{last}.{epoch}")
+        for order in ("asc", "desc"):
+            response = service.request("GET", f"/api/changes?order={order}&after={after}")
+            assert_error(response, 410, cursor=f"{last}.{epoch}")
 
 
 def test_an_idle_poll_is_304(service: Running, epoch: str) -> None:
@@ -183,34 +174,32 @@ def test_head_of_a_page_is_its_get_without_content(service: Running) -> None:
     assert only.headers | {"date": ""} == wanted.headers | {"date": ""}
 
 
-def test_a_page_is_at_most_one_mebibyte_but_has_one_change(fresh: Running) -> None:
-    for address in ("x" * 400_000, "y" * 400_000, "z" * 400_000, "\x01" * 170_000):
-        assert fresh.request("POST", "/api/stores", {"name": "Large", "address": address}).status == 200
-    found, after = [], "0"
-    while True:
-        response = fresh.request("GET", f"/api/changes?after={after}")
-        if not response.json["changes"]:
-            break
-        found.append(seqs(response.json))
-        assert len(response.body) <= 2**20
-        after = response.json["next"]
-    assert found == [[1, 2], [3], [4]]
+async def test_a_page_is_at_most_one_mebibyte_but_has_one_change(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        for address in ("x" * 400_000, "y" * 400_000, "z" * 400_000, "\x01" * 170_000):
+            body = json.dumps({"name": "Large", "address": address}).encode()
+            assert (await asked(service, "POST", "/api/stores", body)).status == 200
+        found, after = list[list[int]](), "0"
+        for _ in range(3):
+            response = await asked(service, "GET", "/api/changes", query=f"after={after}".encode())
+            assert len(response.body) <= 2**20
+            found, after = [*found, seqs(response.json)], response.json["next"]
+        assert found == [[1, 2], [3], [4]]
 
 
-def test_a_list_read_in_pages_goes_on_from_the_tag_of_its_first_page(fresh: Running) -> None:
+def test_a_list_read_in_pages_goes_on_from_the_tag_of_its_first_page(service: Running, epoch: str) -> None:
     """The last page's tag would miss what changed on pages that had been read already."""
-    for number in range(4):
-        fresh.request("POST", "/api/stores", {"name": f"Store {number}"})
-    first = fresh.request("GET", "/api/stores?limit=2")
-    write(fresh, "changed meanwhile")
-    last = fresh.request("GET", "/api/stores?limit=2&after=2")
+    del epoch
+    first = service.request("GET", "/api/stores?limit=2")
+    write(service, "changed meanwhile")
+    last = service.request("GET", "/api/stores?limit=1000&after=2")
     mirror = {store["id"]: store for store in chain(first.json, last.json)}
 
     def follow(tag: str) -> dict[int, Any]:
-        body = pages(fresh, f"?after={tag.strip(chr(34))}")
+        body = pages(service, f"?after={tag.strip(chr(34))}")
         return mirror | {change["store"]["id"]: change["store"] for change in body["changes"]}
 
-    everything = {store["id"]: store for store in fresh.request("GET", "/api/stores").json}
+    everything = {store["id"]: store for store in service.request("GET", "/api/stores").json}
     assert follow(first.headers["etag"]) == everything
     assert follow(last.headers["etag"]) != everything
 
@@ -258,13 +247,13 @@ def test_last_event_id_comes_before_after(service: Running, epoch: str) -> None:
             assert listener.changes(1)[0]["seq"] == begin
 
 
-@pytest.mark.parametrize("last_id", ["1.abcdefgh", "999999999", "x", "9" * 5000, "007", "\u00e4"])
-def test_a_stream_that_cannot_go_on_is_reset_and_goes_on_from_now(service: Running, epoch: str, last_id: str) -> None:
-    with Listener(service, headers={"last-event-id": last_id.encode().decode("latin-1")}) as listener:
-        present = f"{head(service)}.{epoch}"
-        assert next(iter(listener)) == Message("reset", present, {"cursor": present})
-        write(service, f"after {last_id[:10]}")
-        assert listener.changes(1)[0]["store"]["address"] == f"after {last_id[:10]}"
+def test_a_stream_that_cannot_go_on_is_reset_and_goes_on_from_now(service: Running, epoch: str) -> None:
+    for last_id in ("1.abcdefgh", "999999999", "x", "9" * 5000, "007", "\u00e4"):
+        with Listener(service, headers={"last-event-id": last_id.encode().decode("latin-1")}) as listener:
+            present = f"{head(service)}.{epoch}"
+            assert next(iter(listener)) == Message("reset", present, {"cursor": present})
+            write(service, f"after {last_id[:10]}")
+            assert listener.changes(1)[0]["store"]["address"] == f"after {last_id[:10]}"
     with Listener(service, "?after=1.abcdefgh") as listener:
         assert next(iter(listener)).event == "reset"
 
@@ -288,14 +277,6 @@ def test_a_stream_of_one_store_has_no_other_changes(service: Running, epoch: str
         assert [change["store"]["id"] for change in listener.changes(4)] == [3] * 4
 
 
-def test_changes_of_another_process_reach_a_listener(service: Running, epoch: str) -> None:
-    del epoch
-    with Listener(service, "?after=now") as listener:
-        next(iter(listener))
-        ids = load(url_of(service), [Payload("Imported")])
-        assert listener.changes(1)[0]["store"] == {"id": ids[0], "name": "Imported", "address": None}
-
-
 def test_a_stream_has_order_asc_alone(service: Running) -> None:
     response = service.request("GET", "/api/changes?order=desc", headers=EVENTS)
     assert_invalid(response, '"order" must be asc for a stream of events', ["order"], "query")
@@ -303,22 +284,20 @@ def test_a_stream_has_order_asc_alone(service: Running) -> None:
         assert listener.status == 200
 
 
-@pytest.mark.parametrize(
-    ("accept", "is_stream"),
-    [
-        *((value, True) for value in ("text/event-stream", "TEXT/Event-Stream", "*/*, text/event-stream;q=0.1")),
-        *((value, True) for value in ("text/event-stream; charset=utf-8", "application/json,\ttext/event-stream")),
-        *((value, False) for value in ("", "*/*", "text/*", "application/json", "text/event-streams", ",;,;q=")),
-        *((value, False) for value in ("text/event-stream;q=0", "text/event-stream ; q=0.00", "x/text/event-stream")),
-    ],
-)
-def test_who_names_server_sent_events_gets_them(service: Running, accept: str, *, is_stream: bool) -> None:
-    response = service.request("HEAD", "/api/changes", headers={"accept": accept})
-    assert response.status == 200
-    assert response.body == b""
-    kind = "text/event-stream" if is_stream else "application/json"
-    assert response.headers["content-type"] == f"{kind}; charset=utf-8"
-    assert ("transfer-encoding" in response.headers) == is_stream
+STREAMS = ["text/event-stream", "TEXT/Event-Stream", "*/*, text/event-stream;q=0.1"]
+STREAMS += ["text/event-stream; charset=utf-8", "application/json,\ttext/event-stream"]
+NO_STREAMS = ["", "*/*", "text/*", "application/json", "text/event-streams", ",;,;q="]
+NO_STREAMS += ["text/event-stream;q=0", "text/event-stream ; q=0.00", "x/text/event-stream"]
+
+
+def test_who_names_server_sent_events_gets_them(service: Running) -> None:
+    for accept in (*STREAMS, *NO_STREAMS):
+        with case(accept):
+            response = service.request("HEAD", "/api/changes", headers={"accept": accept})
+            assert (response.status, response.body) == (200, b"")
+            kind = "text/event-stream" if accept in STREAMS else "application/json"
+            assert response.headers["content-type"] == f"{kind}; charset=utf-8"
+            assert ("transfer-encoding" in response.headers) == (accept in STREAMS)
 
 
 def test_a_request_behind_a_stream_waits_for_its_end(service: Running) -> None:
@@ -333,20 +312,20 @@ def test_a_request_behind_a_stream_waits_for_its_end(service: Running) -> None:
     assert_nothing_logged(service)
 
 
-def test_a_stop_waits_for_no_listener(fresh: Running) -> None:
+def test_listeners_of_every_worker_have_every_change_and_a_stop_waits_for_none(
+    database: Database, tmp_path: Path
+) -> None:
     """Their streams end whole, so that clients connect again at once."""
-    with Listener(fresh) as one, Listener(fresh) as two:
-        assert fresh.stop() == 0
-        assert [message.event for listener in (one, two) for message in listener] == ["", ""]
-        assert one._response.isclosed()  # behind the last chunk
-    assert_nothing_logged(fresh)
-
-
-def test_listeners_of_every_worker_have_every_change(tmp_path: Path) -> None:
-    with serving(tmp_path, "--workers=2") as service:
+    with serving(tmp_path, "--workers=2", database=database.url) as service:
         listeners = [Listener(service) for _ in range(8)]
-        for number in range(20):
+        for number in range(10):
             service.request("POST", "/api/stores", {"name": f"Store {number}"})
+        load(database.url, [Payload("Imported")])
+        for listener in listeners:
+            assert [change["seq"] for change in listener.changes(11)] == list(range(1, 12))
+        assert service.stop() == 0
         for listener in listeners:
             with listener:
-                assert [change["seq"] for change in listener.changes(20)] == list(range(1, 21))
+                assert listener.read_to_the_end() == []
+                assert listener._response.isclosed()  # behind the last chunk
+        assert_nothing_logged(service)

@@ -24,8 +24,16 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.tokens import Token, generate
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
-from tests.harness.in_process import Inside, inside, last_response, settled, some_stores, statuses, tick, until
-from tests.harness.process import Response, Running, ask, serving
+from tests.harness.in_process import (
+    exchange,
+    inside,
+    settled,
+    some_stores,
+    statuses,
+    tick,
+    until,
+)
+from tests.harness.process import Running, ask, serving
 from tests.harness.process import run as run_command
 from tests.harness.tokens import STATES, add_token, add_tokens, now
 from tests.harness.wire import assert_error, request
@@ -77,13 +85,6 @@ def routes() -> set[str]:
 
 def test_somebody_has_decided_about_every_route() -> None:
     assert routes() == SCOPES.keys()
-
-
-async def exchange(service: Inside, data: bytes) -> Response:
-    connection, line = service.connect()
-    connection.data_received(data)
-    await settled(connection)
-    return last_response(line)
 
 
 async def until_async(ask: Callable[[], Awaitable[int]], expected: int) -> None:
@@ -157,29 +158,6 @@ async def test_what_needs_a_token_is_refused_before_its_body_is_read(tmp_path: P
             connection.data_received(head.replace(b"DELETE", b"POST"))
             await tick()
             assert statuses(line) == expected
-
-
-async def test_a_cached_response_is_for_those_who_may_read(tmp_path: Path) -> None:
-    some_stores(tmp_path, 3)
-    tokens = add_tokens(tmp_path)
-    async with inside(tmp_path, auth="all") as service:
-        for _ in range(4):
-            for target in ("/api/stores", "/api/stores/{id}"):
-                for state, status in (("read", 200), ("no token", 401), ("unknown", 401), ("write", 200)):
-                    response = await exchange(service, sent("GET", target, tokens[state]))
-                    assert response.status == status
-
-
-async def test_a_key_belongs_to_its_token_and_each_change_has_its_number(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/stores.db"
-    texts = [add_token(url, name, "write") for name in ("one", "two")]
-    async with inside(tmp_path, auth="writes") as service:
-        for _ in range(2):
-            for number, text in enumerate(texts, 1):
-                create = sent("POST", "/api/stores", f"Bearer {text}", "Idempotency-Key: k")
-                assert (await exchange(service, create)).json["id"] == number
-    with databases.database(url).snapshot() as snapshot:
-        assert [row[-1] for row in snapshot.rows("changes")] == [1, 2]
 
 
 async def test_a_revoked_token_is_not_good_after_a_second(tmp_path: Path) -> None:
@@ -377,21 +355,6 @@ async def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
         await asyncio.sleep(0.1)
         await exchange(service, sent("GET", "/api/stores", token))
         await until(lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url)))
-
-
-PAGE = ("Origin: https://shop.example", "Content-Type: application/json")
-
-
-async def test_a_named_page_reads_that_it_needs_a_token_and_asks_before_without_one(tmp_path: Path) -> None:
-    tokens = add_tokens(tmp_path)
-    async with inside(tmp_path, auth="all", cors_origin=["https://shop.example"]) as service:
-        for state, status in (("no token", 401), ("unknown", 401), ("read", 200)):
-            response = await exchange(service, sent("GET", "/api/stores", tokens[state], *PAGE))
-            assert response.status == status
-            assert response.headers["access-control-allow-origin"] == "https://shop.example"
-            assert "www-authenticate" in response.headers["access-control-expose-headers"]
-        preflight = sent("OPTIONS", "/api/stores", None, PAGE[0], "Access-Control-Request-Method: PUT")
-        assert (await exchange(service, preflight)).status == 204
 
 
 @pytest.mark.thorough

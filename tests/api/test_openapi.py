@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
 from tests.harness.cases import case
 from tests.harness.client import locked
 from tests.harness.command import run
-from tests.harness.in_process import inside, settled
+from tests.harness.in_process import exchange, inside, settled, some_stores
 from tests.harness.process import Response, Running
 from tests.harness.schemathesis import SCHEMATHESIS
-from tests.harness.wire import HOST, create, exchange, request
+from tests.harness.wire import HOST, create, request
 
 FRAMING = {"connection", "content-length", "content-type", "transfer-encoding"}
 """What HTTP itself puts around every response, which OpenAPI leaves out."""
@@ -73,24 +74,28 @@ def test_the_document_is_valid_openapi() -> None:
     validate(DOCUMENT)
 
 
-def test_the_command_and_the_route_give_the_same_document(service: Running) -> None:
-    served = service.request("GET", "/openapi.json")
+async def test_the_command_and_the_route_give_the_same_document(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        served = await exchange(service, get("/openapi.json"))
     assert served.status == 200
     assert run("openapi").stdout == served.body
     assert served.json == DOCUMENT
     assert DOCUMENT["info"]["version"] == __version__
 
 
-@pytest.mark.parametrize(("method", "path"), operations_of(DOCUMENT["paths"]))
-def test_every_documented_operation_responds_as_documented(service: Running, method: str, path: str) -> None:
-    created = service.request("POST", "/api/stores", {"name": "Documented"}).json["id"]
-    body: object = {"name": "Documented"} if method in ("post", "put") else None
-    headers = {}
-    if path == "/api/imports":
-        path, body, headers = f"{path}?dry-run&match=id", b"id,name\n,Documented\n", {"content-type": "text/csv"}
-    response = service.request(method.upper(), path.replace("{id}", str(created)), body, headers)
-    assert response.status == 200
-    assert_documented(method, path.partition("?")[0], response)
+async def test_every_documented_operation_responds_as_documented(tmp_path: Path) -> None:
+    some_stores(tmp_path, 1)
+    body = b'{"name":"Documented"}'
+    async with inside(tmp_path) as service:
+        for method, path in operations_of(DOCUMENT["paths"]):
+            with case((method, path)):
+                sent = body if method in ("post", "put") else None
+                data = request(method.upper(), path.replace("{id}", "1"), sent)
+                if path == "/api/imports":
+                    data = imports(b"id,name\n,Documented\n", "dry-run&match=id")
+                response = await exchange(service, data)
+                assert response.status == 200
+                assert_documented(method, path, response)
 
 
 def test_every_route_and_method_that_there_is_is_documented_but_head_and_options() -> None:
@@ -105,37 +110,39 @@ def test_every_route_and_method_that_there_is_is_documented_but_head_and_options
     assert there == set(operations_of(DOCUMENT["paths"]))
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "target", "body", "headers", "status"),
-    [
-        ("post", "/api/stores", "/api/stores", {"name": ""}, {}, 400),
-        ("post", "/api/stores", "/api/stores", {"name": "a"}, {"content-type": "text/plain"}, 415),
-        ("put", "/api/stores/{id}", "/api/stores/1", {"name": 1}, {}, 400),
-        ("put", "/api/stores/{id}", "/api/stores/999999", {"name": "a"}, {}, 404),
-        ("put", "/api/stores/{id}", "/api/stores/1", {"name": "a"}, {"content-encoding": "gzip"}, 415),
-        ("get", "/api/stores/{id}", "/api/stores/none", None, {}, 404),
-        ("get", "/api/stores", "/api/stores?name=a&name=b", None, {}, 400),
-        ("get", "/api/stores", "/api/stores?limit=0", None, {}, 400),
-        ("get", "/api/stores/{id}", "/api/stores/1?at=x", None, {}, 400),
-        ("get", "/api/stores", "/api/stores?limit=1", None, {}, 200),
-        ("get", "/api/changes", "/api/changes?order=down", None, {}, 400),
-        ("get", "/api/changes", "/api/changes?after=99999", None, {}, 410),
-        ("get", "/api/changes", "/api/changes", None, {"if-none-match": "*"}, 304),
-        ("get", "/api/stores", "/api/stores", None, {"if-none-match": "*"}, 304),
-        ("get", "/api/stores/{id}", "/api/stores/1", None, {"if-none-match": "*"}, 304),
-        ("get", "/openapi.json", "/openapi.json", None, {"if-none-match": "*"}, 304),
-        ("post", "/api/stores", "/api/stores", {"name": "a"}, {"if-match": '"0.a2b3c4d5"'}, 412),
-        ("put", "/api/stores/{id}", "/api/stores/1", {"name": "a"}, {"if-none-match": "*"}, 412),
-        ("put", "/api/stores/{id}", "/api/stores/1", {"name": "a"}, {"if-match": "a"}, 400),
-    ],
-)
-def test_what_a_request_is_refused_with_is_documented(
-    service: Running, method: str, path: str, target: str, body: object, headers: dict[str, str], status: int
-) -> None:
-    service.request("POST", "/api/stores", {"name": "First"})  # without it there may be no store 1
-    response = service.request(method.upper(), target, body, headers)
-    assert response.status == status
-    assert_documented(method, path, response)
+A = b'{"name":"a"}'
+STORES, STORE = "/api/stores", "/api/stores/{id}"
+REFUSED: list[tuple[str, str, bytes, int]] = [
+    ("post", STORES, request("POST", STORES, b'{"name":""}'), 400),
+    ("post", STORES, request("POST", STORES, A, 'If-Match: "0.a2b3c4d5"'), 412),
+    ("post", STORES, request("POST", STORES, A).replace(b"application/json", b"text/plain"), 415),
+    ("put", STORE, request("PUT", "/api/stores/1", b'{"name":1}'), 400),
+    ("put", STORE, request("PUT", "/api/stores/1", A, "If-Match: a"), 400),
+    ("put", STORE, request("PUT", "/api/stores/999999", A), 404),
+    ("put", STORE, request("PUT", "/api/stores/1", A, "If-None-Match: *"), 412),
+    ("put", STORE, request("PUT", "/api/stores/1", A, "Content-Encoding: gzip"), 415),
+    ("get", STORE, request("GET", "/api/stores/1", None, "If-None-Match: *"), 304),
+    ("get", STORE, request("GET", "/api/stores/1?at=x"), 400),
+    ("get", STORE, request("GET", "/api/stores/none"), 404),
+    ("get", STORES, request("GET", f"{STORES}?limit=1"), 200),
+    ("get", STORES, request("GET", STORES, None, "If-None-Match: *"), 304),
+    ("get", STORES, request("GET", f"{STORES}?name=a&name=b"), 400),
+    ("get", STORES, request("GET", f"{STORES}?limit=0"), 400),
+    ("get", "/api/changes", request("GET", "/api/changes", None, "If-None-Match: *"), 304),
+    ("get", "/api/changes", request("GET", "/api/changes?order=down"), 400),
+    ("get", "/api/changes", request("GET", "/api/changes?after=99999"), 410),
+    ("get", "/openapi.json", request("GET", "/openapi.json", None, "If-None-Match: *"), 304),
+]
+
+
+async def test_what_a_request_is_refused_with_is_documented(tmp_path: Path) -> None:
+    some_stores(tmp_path, 2)
+    async with inside(tmp_path) as service:
+        for method, path, data, status in REFUSED:
+            with case(data):
+                response = await exchange(service, data)
+                assert response.status == status
+                assert_documented(method, path, response)
 
 
 def documented_examples() -> dict[tuple[str, str], Any]:
@@ -150,15 +157,15 @@ def documented_examples() -> dict[tuple[str, str], Any]:
 
 
 def post(body: bytes, *fields: str) -> bytes:
-    return request("POST", "/api/stores", body, "Connection: close", *fields)
+    return request("POST", "/api/stores", body, *fields)
 
 
 def get(target: str, *fields: str) -> bytes:
-    return request("GET", target, None, "Connection: close", *fields)
+    return request("GET", target, None, *fields)
 
 
 def imports(body: bytes, query: str = "") -> bytes:
-    fields = ("Connection: close", "Content-Type: text/csv", f"Content-Length: {len(body)}")
+    fields = ("Content-Type: text/csv", f"Content-Length: {len(body)}")
     return request("POST", f"/api/imports?{query}", None, *fields) + body
 
 
@@ -193,7 +200,7 @@ REQUESTS = {
     "NotFound": {"no store has that id": get("/api/stores/99")},
     "Gone": {"a moment of another epoch": get("/api/stores?at=1.a2b3c4d5")},
     "PreconditionFailed": {
-        "the store has changed": request("PUT", "/api/stores/1", b'{"name":"Harbour"}', "Connection: close", CHANGED),
+        "the store has changed": request("PUT", "/api/stores/1", b'{"name":"Harbour"}', CHANGED),
         "the list has changed": post(b'{"name":"Harbour"}', CHANGED),
     },
     "KeyReused": {"the key was sent with another request": post(b'{"name":"Harbour"}', "Idempotency-Key: order-17")},
@@ -216,14 +223,15 @@ REQUESTS = {
 """For each example of an error that a request alone can bring about: that request."""
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-def test_an_example_of_an_error_is_what_the_service_sends(service: Running, name: str) -> None:
-    exchange(service, create("Another request", "Connection: close", "Idempotency-Key: order-17"))
-    for title, data in REQUESTS[name].items():
-        with case(title):
-            response = exchange(service, data)
-            assert_example(name, title, response.json)
-            assert_documented(*dict(references())[name], response)
+async def test_an_example_of_an_error_is_what_the_service_sends(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await exchange(service, create("Another request", "Idempotency-Key: order-17"))
+        for name, requests in REQUESTS.items():
+            for title, data in requests.items():
+                with case(title):
+                    response = await exchange(service, data)
+                    assert_example(name, title, response.json)
+                    assert_documented(*dict(references())[name], response)
 
 
 def test_every_example_of_an_error_has_its_request() -> None:
@@ -321,28 +329,26 @@ def test_every_parameter_that_a_query_may_have_is_documented(path: str, read: qu
     assert {each["name"] for each in described if each["in"] == "query"} == read.keys()
 
 
-@pytest.mark.parametrize("value", ["", "0", "7", "7.abcdefgh", "2026-11-24T12:00:00Z", "2026-11-24T12:00:00.123456Z"])
-@pytest.mark.parametrize("around", ["{}", "{} ", "x{}", "{}.", "-{}", "0{}"])
-def test_the_pattern_of_a_moment_takes_what_the_service_takes(value: str, around: str) -> None:
+MOMENTS = ["", "0", "7", "7.abcdefgh", "2026-11-24T12:00:00Z", "2026-11-24T12:00:00.123456Z"]
+
+
+def test_the_pattern_of_a_moment_takes_what_the_service_takes() -> None:
     pattern = DOCUMENT["components"]["parameters"]["at"]["schema"]["pattern"]
-    asked = around.format(value)
-    try:
-        query.parse_store_query(f"at={asked}".encode().replace(b" ", b"+"))
-        taken = True
-    except InvalidInput:
-        taken = False
-    assert (re.search(pattern, asked) is not None) == taken
+    for asked in (around.format(value) for value in MOMENTS for around in ("{}", "{} ", "x{}", "{}.", "-{}", "0{}")):
+        with nullcontext() if re.search(pattern, asked) else pytest.raises(InvalidInput):
+            query.parse_store_query(f"at={asked}".encode().replace(b" ", b"+"))
 
 
-@pytest.mark.parametrize("path", ["/api/stores", "/api/stores/{id}", "/api/changes"])
-def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(service: Running, path: str) -> None:
-    created = service.request("POST", "/api/stores", {"name": "Asked for"}).json["id"]
-    parameters = [resolved(parameter) for parameter in DOCUMENT["paths"][path]["get"]["parameters"]]
-    for parameter in (parameter for parameter in parameters if parameter["in"] == "query"):
-        empty = f"{path.replace('{id}', str(created))}?{parameter['name']}="
-        assert service.request("GET", empty).status == 200
-        assert parameter["schema"]["type"] == "string" or parameter["allowEmptyValue"]
-        assert "examples" not in parameter, "of several, of which one is empty, Postman makes a parameter `value`"
+async def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(tmp_path: Path) -> None:
+    some_stores(tmp_path, 1)
+    async with inside(tmp_path) as service:
+        for path in (STORES, STORE, "/api/changes"):
+            for parameter in map(resolved, DOCUMENT["paths"][path]["get"]["parameters"]):
+                if parameter["in"] == "query":
+                    empty = f"{path.replace('{id}', '1')}?{parameter['name']}="
+                    assert (await exchange(service, get(empty))).status == 200
+                    assert parameter["schema"]["type"] == "string" or parameter["allowEmptyValue"]
+                    assert "examples" not in parameter, "of several, one empty, Postman makes a parameter `value`"
 
 
 def test_only_the_operations_that_may_need_a_token_take_one_and_each_other_one_says_so() -> None:

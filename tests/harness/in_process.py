@@ -187,6 +187,14 @@ def last_response(line: Line) -> Response:
     return Response(int(first.split()[1]), dict(field.split(": ", 1) for field in fields), body)
 
 
+async def exchange(service: Inside, data: bytes) -> Response:
+    """Send bytes on a connection of their own; return the last response."""
+    connection, line = service.connect()
+    connection.data_received(data)
+    await settled(connection)
+    return last_response(line)
+
+
 def statuses(line: Line) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", line.sent)]
 
