@@ -17,9 +17,6 @@ from storekeeper.cli.terminal import STANDARD_STREAM, counted, print_line, progr
 from storekeeper.errors import CannotStart, EpochEnded, InvalidInput
 from storekeeper.settings import Settings
 
-_OTHERS = (".xls", ".xlsm", ".xlsb", ".ods", ".json", ".tsv")
-"""Ends of names of files that something else than CSV is expected in, which is not written."""
-
 
 @with_settings("database")
 def export(
@@ -82,9 +79,9 @@ def export(
 
 def _format(file: Path) -> str:
     end = file.suffix.lower()
-    if end in _OTHERS:
+    if end not in ("", ".csv", ".xlsx", ".jsonl"):
         raise CannotStart(f"{file}: an export is no {end}: name it .csv, .xlsx or .jsonl, or say --format")
-    return end[1:] if end in (".xlsx", ".jsonl") else "csv"
+    return end[1:] or "csv"
 
 
 def _with_options(error: InvalidInput) -> str:
