@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from tests.harness import forks
 from tests.harness.databases import KINDS, Database, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import stop_shared
-from tests.harness.process import Running, home, serving
+from tests.harness.process import Running, serving
 from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 
 pytest.register_assert_rewrite("tests.harness.wire")
@@ -82,20 +81,8 @@ def strace() -> None:
         need("strace", "strace is not installed, or may not trace here")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def stored_in(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Where the services of a module's tests keep their stores. `pytestmark = EVERY_KIND` runs it with each kind."""
-    if getattr(request, "param", "sqlite") == "sqlite":
-        yield
-        return
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        server = postgres()
-        patch.setattr(home, "url", cache(lambda _folder: stack.enter_context(server.database())))
-        yield
-
-
 @pytest.fixture(scope="module")
-def service(stored_in: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:  # noqa: ARG001 - services end before their databases
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service without examples, for all the tests of a module; they add stores and never count them all."""
     with serving(tmp_path_factory.mktemp("service")) as running:
         yield running

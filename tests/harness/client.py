@@ -68,25 +68,3 @@ def until(done: Callable[[], object]) -> None:
     while not done():
         assert time.monotonic() < give_up
         time.sleep(0.01)
-
-
-def both(service: Running, body: object, headers: dict[str, str] | None = None) -> list[Response]:
-    """Try to create and to update with a body that has to be refused; every store stays as it was."""
-    if service.request("HEAD", "/api/stores/1").status != 200:
-        create(service, "Unchanged", "Same address")
-    with nothing_changes(service):
-        tried = (("POST", "/api/stores"), ("PUT", "/api/stores/1"))
-        return [service.request(method, target, body, headers) for method, target in tried]
-
-
-def accepted(service: Running, body: object, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """Create and update with a body that has to be accepted; give the store without its id."""
-    created = service.request("POST", "/api/stores", body, headers)
-    assert_success(created)
-    id = created.json["id"]
-    create(service, "Another")
-    updated = service.request("PUT", f"/api/stores/{id}", body, headers)
-    assert_success(updated)
-    assert updated.body == created.body == service.request("GET", f"/api/stores/{id}").body
-    store: dict[str, Any] = created.json
-    return {key: value for key, value in store.items() if key != "id"}

@@ -10,7 +10,6 @@ from typing import Any, LiteralString, Protocol
 
 import apsw
 import psycopg
-import pytest
 
 from storekeeper import databases
 from storekeeper.collection import Collection
@@ -148,10 +147,6 @@ class Kind(Protocol):
 
 
 KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
-
-
-EVERY_KIND = pytest.mark.parametrize("stored_in", KINDS, indirect=True, scope="module")
-"""As `pytestmark`: the module's services run once with each kind of database (see `stored_in` in conftest)."""
 
 
 def postgres() -> Server:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -175,15 +175,6 @@ def read_all(client: socket.socket) -> bytes:
     return received
 
 
-class Home:
-    """Where services that are told nothing else keep their stores; the fixture `stored_in` can change it."""
-
-    url: Callable[[Path], str] = staticmethod(lambda folder: f"sqlite:///{folder}/stores.db")
-
-
-home = Home()
-
-
 @contextmanager
 def serving(
     folder: Path,
@@ -196,11 +187,11 @@ def serving(
 ) -> Iterator[Running]:
     """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
 
-    Without `database` that is what `home` says. It begins with no stores unless `args` say otherwise. `program` may
-    be another than the real command; `within` is a command that runs it.
+    It begins with no stores unless `args` say otherwise. `program` may be another than the real command;
+    `within` is a command that runs it.
     """
     log = folder / f"log-{time.monotonic_ns()}"
-    url = database or home.url(folder)
+    url = database or f"sqlite:///{folder}/stores.db"
     command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
     with log.open("wb") as stderr, Path(os.devnull).open("rb") as stdin:
         process = launch(command, environment(env), (stdin.fileno(), 1, stderr.fileno()))

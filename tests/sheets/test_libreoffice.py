@@ -23,7 +23,7 @@ FILTERS = {"xlsx": "xlsx", "csv": "csv:Text - txt - csv (StarCalc):44,34,76"}
 def converted(file: Path, format: str) -> Path:
     """Open a file in LibreOffice, and save it in another format."""
     program = shutil.which("soffice") or need("soffice", "there is no LibreOffice")
-    home = file.parent / "profile"
+    home = file.parents[1] / "profile"  # for all tests of a process: to make one takes longer than to convert
     target = file.parent / "saved"
     options = [f"-env:UserInstallation=file://{home}", "--headless", "--convert-to", FILTERS[format]]
     subprocess.run(
