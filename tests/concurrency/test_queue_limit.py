@@ -44,17 +44,10 @@ async def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_ta
     assert given_up.future.cancelled()
 
 
-def test_a_fast_disk_and_a_cold_start_refuse_nothing() -> None:
-    assert limit_after().limit == MAX_QUEUED
-    assert limit_after(0.0, 0.001, 0.1).limit == MAX_QUEUED
-
-
-def test_whatever_happens_a_handful_may_wait() -> None:
+def test_a_cold_start_a_fast_disk_and_one_slow_batch_refuse_nothing_and_a_handful_may_always_wait() -> None:
+    for took in ((), (0.0, 0.001, 0.1), (3.5, *[0.01] * 5)):
+        assert limit_after(*took).limit == MAX_QUEUED
     assert limit_after(100.0).limit == MIN_QUEUE
-
-
-def test_one_slow_batch_is_soon_forgotten() -> None:
-    assert limit_after(3.5, *[0.01] * 5).limit == MAX_QUEUED
 
 
 def test_the_pace_is_that_of_all_lanes() -> None:

@@ -8,17 +8,7 @@ from tests.harness.cases import case
 from tests.harness.client import assert_success, nothing_changes
 from tests.harness.client import create as store
 from tests.harness.process import Running
-from tests.harness.wire import (
-    SLOW,
-    Wire,
-    assert_error,
-    assert_invalid,
-    chunked,
-    create,
-    dial,
-    exchange,
-    request,
-)
+from tests.harness.wire import SLOW, Wire, assert_error, assert_invalid, chunked, create, dial, exchange, request
 
 READY = {"status": "ready", "writes": "ok"}
 

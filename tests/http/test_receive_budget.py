@@ -6,16 +6,7 @@ import pytest
 
 from storekeeper.http.connection import Connection
 from tests.harness.client import locked
-from tests.harness.in_process import (
-    Inside,
-    Line,
-    inside,
-    last_response,
-    settled,
-    statuses,
-    tick,
-    until,
-)
+from tests.harness.in_process import Inside, Line, inside, last_response, settled, statuses, tick, until
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running
 from tests.harness.wire import HOST, SLOW, assert_error, create, request

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -34,7 +35,6 @@ from tests.harness.process import (
 )
 
 ACTIVATE = "systemd-socket-activate"
-WORKERS = (1, 2)
 
 
 class OverPath(HTTPConnection):
@@ -66,7 +66,7 @@ def at(path: Path, *args: str) -> Iterator[Running]:
 # A Unix socket.
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_unix_socket_serves_its_owner_and_group_and_goes_with_the_service(tmp_path: Path, workers: int) -> None:
     path = tmp_path / "stores.sock"
     with at(path, f"--workers={workers}", "--host=0.0.0.0") as service:  # loopback, whatever --host says: no --auth
@@ -137,15 +137,12 @@ def activated(folder: Path, *args: str, listen: str = "127.0.0.1:0", more: tuple
         kill_group(process)
 
 
-def service_in(folder: Path) -> int:
-    return int((folder / "pid").read_text() or 0)
-
-
 def restart(folder: Path) -> None:
     """Stop the service that runs; wait until the next one was started."""
-    before = service_in(folder)
-    os.kill(before, signal.SIGTERM)
-    until(lambda: service_in(folder) not in (0, before))
+    pid = folder / "pid"
+    before = pid.read_text()
+    os.kill(int(before), signal.SIGTERM)
+    until(lambda: pid.read_text() not in ("", before))
 
 
 def wait_for_more(served: Sequence[int]) -> None:
@@ -170,18 +167,15 @@ def test_a_restart_under_load_refuses_and_loses_no_connection(tmp_path: Path, wo
 
     with activated(tmp_path, f"--workers={workers}") as running:
         assert running.request("GET", "/test").status == 200  # which starts it
-        clients = [threading.Thread(target=load, args=(running,)) for _ in range(4)]
-        for client in clients:
-            client.start()
-        try:
-            for _ in range(2):
+        with ThreadPoolExecutor() as pool:
+            for _ in range(4):
+                pool.submit(load, running)
+            try:
                 wait_for_more(served)
                 restart(tmp_path)
                 wait_for_more(served)
-        finally:
-            over.set()
-            for client in clients:
-                client.join()
+            finally:
+                over.set()
         assert failed == []
         assert sorted(served) == list(range(1, len(served) + 1))
         assert f"listens on http://127.0.0.1:{running.port} " in running.log

@@ -4,14 +4,16 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import pytest
 
 from storekeeper import events
+from tests.harness.cases import thorough
 from tests.harness.databases import postgres
 from tests.harness.linux import ports, workers
 from tests.harness.postgres_server import running
@@ -22,18 +24,28 @@ FULL = Path("/dev/full")
 
 
 @contextmanager
-def unheard(database: str, *args: str) -> Iterator[Running]:
-    """Start a service and close the pipe that it logs to, once it has said where it answers."""
-    command = [*COMMAND, "serve", "--port", "0", "--database", database, "--no-examples", *args]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+def started(
+    database: str, *args: str, stderr: IO[bytes] | int | None = None, within: Sequence[str] = ()
+) -> Iterator[Running]:
+    """Start a service that logs there; its port is not known yet."""
+    command = [*within, *COMMAND, "serve", "--port=0", f"--database={database}", "--no-examples", *args]
+    process = subprocess.Popen(command, stderr=stderr, start_new_session=True)
     try:
-        assert process.stderr is not None
-        found = READY.search(process.stderr.readline())
-        assert found
-        process.stderr.close()
-        yield Running(process, int(found["port"]), Path(os.devnull))
+        yield Running(process, 0, Path(os.devnull))
     finally:
         kill_group(process)
+
+
+@contextmanager
+def unheard(database: str, *args: str) -> Iterator[Running]:
+    """Start a service and close the pipe that it logs to, once it has said where it answers."""
+    with started(database, *args, stderr=subprocess.PIPE) as service:
+        assert service.process.stderr is not None
+        found = READY.search(service.process.stderr.readline())
+        assert found
+        service.process.stderr.close()
+        service.port = int(found["port"])
+        yield service
 
 
 def test_a_line_with_what_somebody_sent_stays_one_line_and_moves_no_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,17 +80,13 @@ def test_a_worker_is_replaced_and_a_stop_is_a_stop(tmp_path: Path) -> None:
 
 def test_workers_have_standard_streams_too(tmp_path: Path) -> None:
     """Else the first file that one opens would take their place."""
-    command = [*COMMAND, "serve", "--port", "0", "--database", f"sqlite:///{tmp_path}/stores.db", "--workers", "2"]
-    process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 1>&- 2>&-', *command], start_new_session=True)
-    try:
-        service = Running(process, 0, Path(os.devnull))
+    closed = ["sh", "-c", 'exec "$0" "$@" 1>&- 2>&-']
+    with started(f"sqlite:///{tmp_path}/stores.db", "--workers=2", within=closed) as service:
         until(lambda: len(workers(service)) == 2)
         for pid in workers(service):
             until(lambda pid=pid: bool(ports(pid)))  # type: ignore[misc]  # bound now
             assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in (1, 2)} == {os.devnull}
         assert service.stop() == 0
-    finally:
-        kill_group(process)
 
 
 def test_a_database_that_comes_back_is_found() -> None:
@@ -93,19 +101,14 @@ def test_a_database_that_comes_back_is_found() -> None:
 
 
 def test_a_log_on_a_full_disk_prevents_no_start(tmp_path: Path) -> None:
-    command = [*COMMAND, "serve", "--port", "0", "--database", f"sqlite:///{tmp_path}/stores.db"]
-    with FULL.open("wb") as full:
-        process = subprocess.Popen(command, stderr=full, start_new_session=True)
-    try:
-        until(lambda: bool(ports(process.pid)))
-        service = Running(process, ports(process.pid).pop(), Path(os.devnull))
+    with FULL.open("wb") as full, started(f"sqlite:///{tmp_path}/stores.db", stderr=full) as service:
+        until(lambda: bool(ports(service.process.pid)))
+        service.port = ports(service.process.pid).pop()
         until(lambda: service.request("GET", "/health/ready").status == 200)
         assert service.stop() == 0
-    finally:
-        kill_group(process)
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [2, *thorough(1)])
 def test_all_lines_of_a_log_in_json_are_objects_and_the_first_one_has_the_address(tmp_path: Path, count: int) -> None:
     args = ["--log-format=json", "--access-log=all", f"--workers={count}"]
     with serving(tmp_path, *args, ready=False) as service:

@@ -7,8 +7,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from http.client import HTTPException
 from pathlib import Path
+from types import SimpleNamespace
 
 from tests.harness.client import until
 from tests.harness.linux import workers
@@ -20,42 +23,18 @@ KILLS = 2
 CACHED, MISSING, CREATED = ("GET", "/api/stores/1"), ("GET", "/api/stores/x"), ("POST", "/api/stores")
 
 
-class Clients:
-    """Clients that send requests until they are told to stop, and count their responses."""
-
-    def __init__(self, service: Running) -> None:
-        self._service = service
-        self._stopping = threading.Event()
-        self.got: Counter[tuple[str, str, str]] = Counter()
-        self.cut = 0
-        """Requests whose connection ended before their response came."""
-        self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._run, args=(seed,)) for seed in range(CLIENTS)]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, seed: int) -> None:
-        chance = random.Random(seed)
-        while not self._stopping.is_set():
-            connection = self._service.connection()
-            try:
-                for _ in range(20):
-                    method, path = chance.choice((CACHED, MISSING, CREATED))
-                    body = {"name": "Counted"} if method == "POST" else None
-                    response = ask(connection, method, path, body)
-                    with self._lock:
-                        route = "/api/stores" if method == "POST" else "/api/stores/{id}"
-                        self.got[route, method, str(response.status)] += 1
-            except (OSError, HTTPException):
-                with self._lock:
-                    self.cut += 1
-            finally:
-                connection.close()
+def send_requests(service: Running, seed: int, over: threading.Event) -> Counter[tuple[str, str, str]]:
+    """Send requests until it is over, whatever breaks; return how many responses came by route, method and status."""
+    chance = random.Random(seed)
+    got: Counter[tuple[str, str, str]] = Counter()
+    while not over.is_set():
+        with closing(service.connection()) as connection, suppress(OSError, HTTPException):
+            for _ in range(20):
+                method, path = chance.choice((CACHED, MISSING, CREATED))
+                response = ask(connection, method, path, {"name": "Counted"} if method == "POST" else None)
+                route = "/api/stores" if method == "POST" else "/api/stores/{id}"
+                got[route, method, str(response.status)] += 1
+    return got
 
 
 def totals(found: Mapping[Series, float]) -> Mapping[Series, float]:
@@ -84,8 +63,9 @@ def test_every_worker_shows_what_clients_got_from_all_and_totals_never_fall_thou
             client.close()
         service.request("POST", "/api/stores", {"name": "First"})
         before = scrape(service)
-        clients = Clients(service)
-        try:
+        over = threading.Event()
+        with ThreadPoolExecutor() as pool, closing(SimpleNamespace(close=over.set)):
+            clients = [pool.submit(send_requests, service, seed, over) for seed in range(CLIENTS)]
             for number in range(KILLS):
                 end = time.monotonic() + 0.5
                 while time.monotonic() < end:
@@ -94,18 +74,16 @@ def test_every_worker_shows_what_clients_got_from_all_and_totals_never_fall_thou
                     before = found
                     time.sleep(0.1)
                 os.kill(sorted(workers(service))[number], signal.SIGKILL)
-        finally:
-            clients.stop()
         until(lambda: scrape(service)[series("worker_restarts_total")] == KILLS)
         found = scrape(service)
         assert_never_fell(before, found)
-        counted = responses(found)
-        assert clients.got.keys() <= counted.keys()
-        assert set(clients.got) == {(route, m, s) for route, m, s in counted if m == "POST" or "{id}" in route}
+        counted, all_got = responses(found), sum((client.result() for client in clients), Counter())
+        assert all_got.keys() <= counted.keys()
+        assert set(all_got) == {(route, m, s) for route, m, s in counted if m == "POST" or "{id}" in route}
         # A worker may have sent a response that it did not count any more, or counted one that did not arrive.
-        for key, got in clients.got.items():
+        for key, got in all_got.items():
             assert abs(counted[key] - got - (key[1] == "POST")) <= CLIENTS * KILLS
-        total = sum(counted[key] for key in clients.got) - 1
-        assert abs(total - sum(clients.got.values())) <= CLIENTS * KILLS
-        assert sum(clients.got.values()) > 100
+        total = sum(counted[key] for key in all_got) - 1
+        assert abs(total - sum(all_got.values())) <= CLIENTS * KILLS
+        assert sum(all_got.values()) > 100
         assert found[series("worker_restarts_total")] == KILLS

@@ -36,7 +36,7 @@ def takes_no_more(service: Running) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGTERM), (2, signal.SIGINT)])
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGHUP), (2, signal.SIGINT)])
 def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: signal.Signals) -> None:
     """To systemd once, when all is ready; to people and machines in the log; to clients with nothing under way."""
     name = f"storekeeper-{os.getpid()}-{workers}"

@@ -28,7 +28,7 @@ from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import inside, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
-from tests.harness.process import Running, assert_stopped, serving
+from tests.harness.process import Running, serving
 from tests.harness.stores import shown
 from tests.harness.wire import Wire, create, dial, request
 
@@ -239,15 +239,6 @@ def two_sweeps_later(service: Running) -> bool:
 
 
 # Signals beside those that stop.
-
-
-def test_a_terminal_that_closes_stops_it_as_it_should(tmp_path: Path) -> None:
-    with serving(tmp_path) as service:
-        store(service, "ResponseCache")
-        service.process.send_signal(signal.SIGHUP)
-        assert_stopped(service)
-    with serving(tmp_path) as service:
-        assert len(service.request("GET", "/api/stores").json) == 1
 
 
 def test_a_terminal_that_closes_does_not_stop_it_under_nohup(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ KILLS = 2
 
 
 class Mirror(threading.Thread):
-    """A copy of the list, kept in step by `follow` on a thread of its own."""
+    """A copy of the list, kept in step on a thread of its own."""
 
     def __init__(self, service: Running) -> None:
         super().__init__(daemon=True)
@@ -87,9 +89,7 @@ class Events(Mirror):
 
 
 def write(service: Running, over: threading.Event) -> None:
-    number = 0
-    while not over.wait(0.005):
-        number += 1
+    for number in takewhile(lambda _: not over.wait(0.005), count(1)):
         method, target = ("POST", "/api/stores") if number % 3 else ("PUT", f"/api/stores/{1 + number // 3 % 50}")
         with suppress(OSError, HTTPException):
             service.request(method, target, {"name": "Mirrored", "address": str(time.monotonic())})
@@ -98,15 +98,13 @@ def write(service: Running, over: threading.Event) -> None:
 @contextmanager
 def writing(service: Running) -> Iterator[None]:
     over = threading.Event()
-    writers = [threading.Thread(target=write, args=(service, over)) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for writer in writers:
-            writer.join()
+    with ThreadPoolExecutor() as pool:
+        for _ in range(2):
+            pool.submit(write, service, over)
+        try:
+            yield
+        finally:
+            over.set()
 
 
 def assert_in_step(service: Running, mirrors: list[Mirror]) -> None:
