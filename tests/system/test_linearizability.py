@@ -43,8 +43,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def in_places(*places: str) -> pytest.MarkDecorator:
-    """Run a test in several of PLACES."""
-    chosen = [pytest.param(*PLACES[place], id=place) for place in places]
+    """Run a test in these of PLACES; in the others it is more of the same."""
+    marks = {place: () if place in places else pytest.mark.thorough for place in PLACES}
+    chosen = [pytest.param(*PLACES[place], id=place, marks=marks[place]) for place in PLACES]
     return pytest.mark.parametrize(("build", "database"), chosen, indirect=["database"])
 
 
