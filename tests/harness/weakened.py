@@ -273,8 +273,8 @@ def drops_who_reads_nothing_early() -> None:
 
 
 def has_short_timeouts() -> None:
-    """What a supervisor waits for takes about a second at most."""
-    supervisor.STOP_TIMEOUT = 1.0
+    """What a supervisor waits for takes two seconds at most."""
+    supervisor.STOP_TIMEOUT = 2.0
     supervisor.CLOSE_TIMEOUT = 0.2
     supervisor.MIN_RETRY_PAUSE = 0.05
 

@@ -169,7 +169,7 @@ async def test_the_observer_is_called_once_if_the_client_leaves(target: str) -> 
     connected.line.abort()
     await until(lambda: not connected.connection.connections and not connected.connection.tasks)
     begun = target == "/endless"
-    assert connected.told == [(None, "GET", 200 if begun else 0)]
+    assert connected.told == [(target, "GET", 200 if begun else 0)]
     assert connected.odd.stopped == begun
 
 
