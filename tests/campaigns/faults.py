@@ -74,7 +74,6 @@ class Report:
         self._rows = chosen
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count."""
         if report.when != "call" and report.outcome == "passed":
             return
         test = report.nodeid.partition("[")[0].removeprefix("tests/").replace(".py", "")

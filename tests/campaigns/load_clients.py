@@ -219,7 +219,6 @@ class ClientGroup:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have them do it."""
         self._thread.start()
         try:
             yield

@@ -76,7 +76,6 @@ class Console:
         return self.page.get_by_label("Address", exact=True)
 
     def names(self) -> list[str]:
-        """Return the names in the list."""
         return self.page.locator(".stores tbody td.name a").all_inner_texts()
 
     def row(self, id: int) -> Locator:
@@ -161,13 +160,11 @@ def lose_response(page: Page, path: str, then: Any = lambda: None) -> list[str]:
 
 
 def store_of(service: Running, id: int) -> Any:
-    """Return a store without its id."""
     store = service.request("GET", f"/api/stores/{id}").json
     return store["name"], store["address"]
 
 
 def stores_of(service: Running) -> list[dict[str, Any]]:
-    """Return all stores of a service."""
     found: list[dict[str, Any]] = json.loads(service.request("GET", "/api/stores").body)
     return found
 

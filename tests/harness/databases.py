@@ -71,21 +71,17 @@ class Sqlite:
         self.url = f"sqlite:///{self.path}"
 
     def changes(self) -> list[ChangeRow]:
-        """See Database."""
         return self._rows(_CHANGES)
 
     def key_rows(self) -> list[tuple[str, int, int]]:
-        """See Database."""
         return self._rows(_KEYS)
 
     def add_keys(self, count: int, at: int) -> None:
-        """See Database."""
         counted = f"SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT {count}"
         numbers = f"(WITH RECURSIVE n (value) AS ({counted}) SELECT * FROM n)"
         self._rows(_ADD_KEYS.format(numbers=numbers, n="value", at=at))
 
     def keep_keys(self) -> None:
-        """See Database."""
         self._rows("CREATE TRIGGER keep BEFORE DELETE ON keys BEGIN SELECT RAISE(ROLLBACK, 'kept'); END")
 
     def _rows(self, query: str) -> list[Any]:
@@ -103,21 +99,17 @@ class Postgres:
         self.url = url
 
     def changes(self) -> list[ChangeRow]:
-        """See Database."""
         return self._rows(_CHANGES)
 
     def key_rows(self) -> list[tuple[str, int, int]]:
-        """See Database."""
         return self._rows(_KEYS)
 
     def add_keys(self, count: int, at: int) -> None:
-        """See Database."""
         statement = _ADD_KEYS.format(numbers=f"generate_series(1, {count}) AS value", n="value", at=at)
         with psycopg.connect(self.url) as connection:
             connection.execute(statement.encode())
 
     def keep_keys(self) -> None:
-        """See Database."""
         with psycopg.connect(self.url) as connection:
             connection.execute(_KEEP_KEYS)
 

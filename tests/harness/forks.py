@@ -94,7 +94,6 @@ class Forked(subprocess.Popen[bytes]):
 
 @cache
 def server() -> Server:
-    """Return the server of this process."""
     return Server()
 
 

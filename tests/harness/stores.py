@@ -35,7 +35,6 @@ def an_export(*stores: tuple[Any, ...]) -> bytes:
 
 
 def without_versions(export: bytes) -> bytes:
-    """Return an export as `an_export` has it."""
     return re.sub(rb",\d+\.[a-z2-7]{8}\r\n", b",\r\n", export)
 
 

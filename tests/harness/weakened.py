@@ -126,7 +126,6 @@ def reads_pages_as_they_are() -> None:
 
 
 def ignores_if_match() -> None:
-    """Each tag matches."""
     vars_of(commands).matches = lambda _tags, _current: True
 
 

@@ -129,7 +129,6 @@ class Client:
         return b"".join(part[:-2] for part in parts)
 
     def close(self) -> None:
-        """Close at once."""
         self._writer.transport.abort()
 
 

@@ -27,7 +27,6 @@ def until(condition: Callable[[], bool], timeout: float = 30.0) -> None:
 
 
 def wait_until_ready(instance: Running) -> None:
-    """Wait until an instance has its database."""
     until(lambda: instance.request("GET", "/health/ready").status == 200)
 
 
@@ -43,7 +42,6 @@ class History:
     progress: dict[int, int] = field(default_factory=dict)
 
     def note(self, writer: int, name: str, response: Response) -> None:
-        """Remember a response."""
         with self.lock:
             if response.status == 200:
                 self.acknowledged[name] = response.json["id"]

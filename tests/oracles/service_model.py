@@ -126,7 +126,6 @@ class Model:
             raise Refused(403)
 
     def _check_token(self, asked: Asked) -> bytes | None:
-        """Return the token that counts."""
         if self._auth == "open":
             return None
         sent = asked.values(b"authorization")

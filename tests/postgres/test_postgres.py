@@ -51,7 +51,6 @@ def logged(database: Postgres) -> Postgres:
 
 
 async def warm(collection: Collection) -> None:
-    """Have a collection connect."""
     await collection.load(numbered(20))
     await asyncio.gather(get(collection, 1), listing(collection, "x"), create(collection, Payload("x")))
 

@@ -178,7 +178,6 @@ def finds(choose: Callable[[list[Store], str], Store | None]) -> Callable[..., S
 
 
 def by_id(stores: list[Store], id: int) -> Store | None:
-    """The store with that id."""
     return next((store for store in stores if store["id"] == id), None)
 
 

@@ -84,7 +84,6 @@ def shows(operation: str, change: Callable[[Store], Any]) -> Callable[..., Any]:
 
 
 def without_null(store: Store) -> Store:
-    """The store without its address when that is null."""
     return {key: value for key, value in store.items() if value is not None}
 
 
