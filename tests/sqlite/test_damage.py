@@ -75,7 +75,7 @@ def test_a_damaged_page_is_a_503_and_the_others_are_read(damaged: Path, workers:
             assert_error(ask(connection, "GET", "/health/ready"), 503, outcome="none")
             assert ask(connection, "GET", "/health/live").status == 200
         assert service.process.poll() is None
-        assert service.log.count("database is damaged, refusing writes") == 1
+        assert 1 <= service.log.count("database is damaged, refusing writes") <= workers
         assert "worker lost" not in service.log
         assert service.stop() == 0
 
