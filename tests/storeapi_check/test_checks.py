@@ -158,7 +158,7 @@ def test_stores_of_another_client_are_not_blamed_on_rejected_payloads(pause: flo
 @pytest.mark.parametrize("name", ["every rejected write adds another store", "every update adds another store"])
 def test_stores_added_under_another_name_are_seen_though_another_client_writes_now_and_then(name: str) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    with served(mutant.service()) as url, others_write(url, 1.0):
+    with served(mutant.service()) as url, others_write(url, 3.0):
         assert alone(Client(url, 7.0), mutant.checks) == mutant.checks
 
 
