@@ -114,6 +114,18 @@ def test_what_is_named_as_not_run_stands_on_a_page() -> None:
     assert NOT_RUN.keys() <= {step.typed for page in PAGES for step in steps(page)}
 
 
+def test_every_module_that_a_page_names_is_there() -> None:
+    places = ("src", "tests", "bench", "tools", "examples")
+    modules = [f"/{path.relative_to(ROOT)}" for place in places for path in (ROOT / place).rglob("*.py")]
+    missing = {
+        (page.name, named)
+        for page in PAGES
+        for named in re.findall(r"`([a-z_/]+\.py)`", page.read_text())
+        if not any(module.endswith(f"/{named}") for module in modules)
+    }
+    assert missing == set()
+
+
 def test_every_make_target_that_a_page_names_is_one() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
