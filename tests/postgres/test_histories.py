@@ -37,7 +37,8 @@ def assert_sound(recorder: Recorder, url: str, statuses: set[int]) -> None:
     assert judge(recorder.history, url) == []
     assert recorder.odd == []
     assert set(recorder.statuses) == statuses
-    assert recorder.acknowledged > OPERATIONS // 6
+    # So that the history is one of writes: about a sixth are acknowledged, the others fail their condition.
+    assert recorder.acknowledged > OPERATIONS // 20
 
 
 def test_histories_over_two_instances_are_linearizable(tmp_path: Path) -> None:
