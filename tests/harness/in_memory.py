@@ -156,8 +156,9 @@ def ask(
     collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **settings: Any
 ) -> Response:
     """Return the resource's response to a request."""
-    response = _respond(collection, method, target, body, *headers, **settings)
-    return response.response() if isinstance(response, Deferred) else response
+    application = _application(collection, **settings)
+    response = application.respond(_request(method, target, body, *headers))
+    return application.complete(response) if isinstance(response, Deferred) else response
 
 
 def ask_later(
@@ -166,11 +167,12 @@ def ask_later(
     """Return the response on a collection whose results come later."""
 
     async def main() -> Response:
-        response = _respond(collection, method, target, body, *headers, **settings)
+        application = _application(collection, **settings)
+        response = application.respond(_request(method, target, body, *headers))
         if isinstance(response, Deferred):
             if isinstance(response.future, asyncio.Future):
                 await asyncio.wait([response.future])
-            return response.response()
+            return application.complete(response)
         return response
 
     return asyncio.run(main())
@@ -189,8 +191,9 @@ def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"
     return request
 
 
-def _respond(
-    collection: Any, method: str, target: str, body: bytes, *headers: tuple[bytes, bytes], **settings: Any
-) -> Response | Deferred:
-    application = make_application(collection, Settings(**{"host": "0.0.0.0"} | settings), None)
-    return application.respond(a_request(method, target.encode(), [(b"host", b"a"), *headers], body))
+def _application(collection: Any, **settings: Any) -> Application:
+    return make_application(collection, Settings(**{"host": "0.0.0.0"} | settings), None)
+
+
+def _request(method: str, target: str, body: bytes, *headers: tuple[bytes, bytes]) -> Request:
+    return a_request(method, target.encode(), [(b"host", b"a"), *headers], body)

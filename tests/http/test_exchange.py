@@ -53,7 +53,7 @@ class Odd:
             case b"/later":
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 asyncio.get_running_loop().call_soon(future.set_result, None)
-                return Deferred(future, lambda: Response(b"later", TEXT))
+                return Deferred(future, lambda _: Response(b"later", TEXT))
             case b"/no-encoding":
                 return Response(b"", ((b"x", 1),))  # type: ignore[arg-type]  # a bug
         return Response(request.body or b"OK", TEXT, cacheable=True)
@@ -71,6 +71,9 @@ class Odd:
             yield b"ended"
         finally:
             self.stopped += 1
+
+    def complete(self, deferred: Deferred) -> Response:
+        return deferred.render(deferred.future.result())
 
     def early_refusal(self, _request: Request) -> Response | None:
         return None

@@ -18,6 +18,7 @@ from storekeeper.api.resource import Resource
 from storekeeper.api.routes import METHODS, Route, match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Collection
+from storekeeper.errors import InvalidInput, StorekeeperError
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.settings import Settings, is_loopback
@@ -41,7 +42,10 @@ class Application:
         if route.methods and (method not in route.methods or method == "OPTIONS"):
             plan = constant(not_allowed(method, route.methods))
         else:
-            plan = self._planners[route.name](method, headers)
+            try:
+                plan = self._planners[route.name](method, headers)
+            except InvalidInput as error:
+                plan = constant(self._to_response(error))
         return self._gate.guard(replace(plan, route=route.name, scope=route.scope(method)), method, headers)
 
     def respond(self, request: Request) -> Response | Deferred:
@@ -56,6 +60,16 @@ class Application:
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._to_response(error)
 
+    def complete(self, deferred: Deferred) -> Response:
+        """Return the response whose future is done. Raises nothing."""
+        # The error is not raised here: this frame and the error would refer to each other, and keep all that the
+        # request took until the garbage collector comes.
+        error = deferred.future.exception()
+        try:
+            return self._to_response(error) if error else deferred.render(deferred.future.result())
+        except Exception as bug:  # noqa: BLE001 - every bug is logged and is a 500
+            return self._to_response(bug)
+
     def early_refusal(self, request: Request) -> Response | None:
         """Plan a request whose body is not read yet; return its refusal if the head alone decides, or None.
 
@@ -65,7 +79,10 @@ class Application:
         admitted = plan.admit()
         if isinstance(admitted, Response):
             return admitted
-        return plan.begin(request) if plan.begin else None
+        try:
+            return plan.begin(request) if plan.begin else None
+        except StorekeeperError as error:
+            return self._to_response(error)
 
     def body_limit(self, target: bytes) -> BodyLimit:
         """Return how long a body may be, and how long it may take."""
@@ -94,16 +111,15 @@ def make_application(
     # What nobody can read without a token, no rebound page can.
     hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
     gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
-    generic = settings.error_detail == "generic"
-    feed = Feed(collection, generic=generic, max_listeners=max_listeners)
+    feed = Feed(collection, max_listeners=max_listeners)
     if metrics:
         metrics.watch(lambda: len(feed.listeners), "listeners")
         metrics.watch(lambda: feed.refused, "refused", "listeners")
     planners = {
         **Resource(collection, settings).planners,
-        **Exports(collection, generic=generic).planners,
+        **Exports(collection).planners,
         **feed.planners,
-        **Imports(collection, generic=generic).planners,
+        **Imports(collection).planners,
         **operations.planners(
             collection, gate.unknown, metrics, is_draining, ready_needs_writes=settings.ready_needs_writes
         ),
@@ -113,4 +129,4 @@ def make_application(
             not_allowed(method, (*METHODS, "OPTIONS")) if method == "OPTIONS" else NOT_FOUND
         ),
     }
-    return Application(gate, planners, generic=generic)
+    return Application(gate, planners, generic=settings.error_detail == "generic")

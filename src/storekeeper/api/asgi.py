@@ -62,7 +62,7 @@ class AsgiApplication:
         response = self._application.respond(request)
         if isinstance(response, Deferred):
             await asyncio.wait([response.future])
-            return response.response()
+            return self._application.complete(response)
         return response
 
 

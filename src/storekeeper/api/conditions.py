@@ -13,7 +13,7 @@ import msgspec
 from storekeeper.commands import ANY, Key, Tags, matches
 from storekeeper.errors import InvalidInput
 from storekeeper.http.request import KEY, field
-from storekeeper.http.response import NO_CACHE, Fields, Response, error_response
+from storekeeper.http.response import JSON, NO_CACHE, Fields, Response, error_response
 
 _JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
 _UTF8 = (b"utf-8", b"utf8")
@@ -26,6 +26,9 @@ _COMPRESSED = re.compile(rb'(?:-gzip|-br|-zstd|-deflate|;gzip)(?=")')
 
 _KEY = re.compile(rb"[ \t]*%b[ \t]*" % KEY)
 _encode = msgspec.json.Encoder().encode
+
+REPLAYED = JSON + b"idempotent-replayed: true\r\n"
+"""The fields of a response that is given again (decision 36)."""
 
 
 class Preconditions(msgspec.Struct, frozen=True):
@@ -87,9 +90,18 @@ def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
     return Preconditions(tags.get("if-match"), tags.get("if-none-match"))
 
 
-def not_modified(if_none_match: Tags, current: str) -> Response | None:
+def read_if_none_match(headers: Fields) -> Tags | None:
+    """Return the tags of what a client has; None if it names none.
+
+    A malformed field counts as absent, so that a poller goes on (decision 33).
+    """
+    value = field(headers, b"if-none-match")
+    return parse_tags(value) if value else None
+
+
+def not_modified(if_none_match: Tags | None, current: str) -> Response | None:
     """Return the 304 if the client has the current tag already, else None."""
-    if not matches(if_none_match, current):
+    if if_none_match is None or not matches(if_none_match, current):
         return None
     return Response(b"", NO_CACHE, 304, tag=current.encode())
 

@@ -1,8 +1,6 @@
 """The table from the domain's errors to responses. Imports `http` and the domain."""
 
-from asyncio import Future
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from storekeeper.errors import (
     EpochEnded,
@@ -16,14 +14,11 @@ from storekeeper.events import Event, emit
 from storekeeper.http.response import (
     INTERNAL_ERROR,
     NO_CACHE,
-    Deferred,
     Response,
     Validation,
     error_response,
     unavailable,
 )
-
-T = TypeVar("T")
 
 _NO_MEMORY = "There is not enough memory"
 
@@ -59,21 +54,6 @@ def to_response(error: BaseException, *, generic: bool = False) -> Response:
             return unavailable(_NO_MEMORY, "unknown")
     emit(Event.BUG, error=error)
     return INTERNAL_ERROR
-
-
-def deferred(pending: Future[T], render: Callable[[T], Response], *, generic: bool = False) -> Deferred:
-    """Return the response that `render` makes of a result that comes later."""
-
-    def response() -> Response:
-        # Not raised here: this frame and the error would refer to each other, and keep all that the request took
-        # until the garbage collector comes.
-        error = pending.exception()
-        try:
-            return to_response(error, generic=generic) if error else render(pending.result())
-        except Exception as bug:  # noqa: BLE001 - every bug is logged and is a 500
-            return to_response(bug, generic=generic)
-
-    return Deferred(pending, response)
 
 
 NOT_FOUND = error_response(404, "Not Found")

@@ -9,15 +9,14 @@ from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 
 from storekeeper import exports
-from storekeeper.api.conditions import not_modified, parse_tags
-from storekeeper.api.errors import deferred
+from storekeeper.api.conditions import not_modified, read_if_none_match
 from storekeeper.api.plan import Plan, Planner
 from storekeeper.api.query import parse_export_query
 from storekeeper.api.spool import Spool, Spools, not_written, within
 from storekeeper.collection import Collection, completed
 from storekeeper.commands import Tags, tag
 from storekeeper.exports import Export
-from storekeeper.http.request import Request, field
+from storekeeper.http.request import Request
 from storekeeper.http.response import NO_CACHE, Deferred, Fields, Response
 from storekeeper.sheets import TYPES
 
@@ -34,20 +33,17 @@ PART_BYTES = 64 * 1024
 class Exports:
     """Carries out requests of exports of a collection."""
 
-    def __init__(self, collection: Collection, *, generic: bool) -> None:
+    def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._generic = generic
         self._spools = Spools(MAX_EXPORTS, "Too many exports are under way")
         self.planners: Mapping[str, Planner] = {"export": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
-        tags = parse_tags(field(headers, b"if-none-match") or b"")
-        return Plan(partial(self._run, tags))
+        return Plan(partial(self._run, read_if_none_match(headers)))
 
     def _run(self, tags: Tags | None, request: Request) -> Deferred:
         order = parse_export_query(request.target.partition(b"?")[2])
-        response = asyncio.ensure_future(self._respond(order, tags))
-        return deferred(response, lambda response: response, generic=self._generic)
+        return Deferred(asyncio.ensure_future(self._respond(order, tags)))
 
     async def _respond(self, order: Export, tags: Tags | None) -> Response:
         # The keys of outside systems change without the list: an export with them has no tag.

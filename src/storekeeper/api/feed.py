@@ -7,11 +7,11 @@ page is read once for all listeners at the same place. Each listener is served a
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
-from storekeeper.api.conditions import not_modified, parse_tags
-from storekeeper.api.errors import deferred
+from storekeeper.api.conditions import not_modified, read_if_none_match
 from storekeeper.api.plan import Plan, Planner
 from storekeeper.api.query import parse_changes_query
 from storekeeper.changes import ChangesQuery, Cursor, parse_cursor
@@ -57,9 +57,8 @@ class _Step(NamedTuple):
 class Feed:
     """Carries out requests of the changes of a collection; at most `max_listeners` clients listen at once."""
 
-    def __init__(self, collection: Collection, *, generic: bool, max_listeners: int) -> None:
+    def __init__(self, collection: Collection, *, max_listeners: int) -> None:
         self._collection = collection
-        self._generic = generic
         self._max_listeners = max_listeners
         self.listeners: set[asyncio.Event] = set()
         """What wakes each open stream. A stream ends once it is woken and not in here."""
@@ -71,16 +70,14 @@ class Feed:
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
         if _wants_events(field(headers, b"accept") or b""):
-            return Plan(lambda request: self._listen(request, field(headers, b"last-event-id")))
-        tags = parse_tags(field(headers, b"if-none-match") or b"")
-        return Plan(lambda request: self._read(request, tags))
+            return Plan(partial(self._listen, field(headers, b"last-event-id")))
+        return Plan(partial(self._read, read_if_none_match(headers)))
 
     # Pages.
 
-    def _read(self, request: Request, tags: Tags | None) -> Deferred:
+    def _read(self, tags: Tags | None, request: Request) -> Deferred:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
-        page = asyncio.ensure_future(self._page(wanted, tags, with_by=bool(request.token_number)))
-        return deferred(page, lambda response: response, generic=self._generic)
+        return Deferred(asyncio.ensure_future(self._page(wanted, tags, with_by=bool(request.token_number))))
 
     async def _page(self, query: ChangesQuery, tags: Tags | None, *, with_by: bool) -> Response:
         changes, end, part = list[bytes](), query.after, query._replace(limit=min(query.limit, SLICE))
@@ -96,7 +93,7 @@ class Feed:
             await asyncio.sleep(0)
         end = Cursor(end.number(page.version, page.epoch), page.epoch)
         tag = f'"{end.seq}.{page.version}.{page.epoch}{".by" * with_by}"'
-        if tags is not None and (unchanged := not_modified(tags, tag)):
+        if unchanged := not_modified(tags, tag):
             unchanged.headers += _VARY
             return unchanged
         numbers = str(end).encode(), page.version
@@ -105,7 +102,7 @@ class Feed:
 
     # Streams.
 
-    def _listen(self, request: Request, last_id: bytes | None) -> Deferred:
+    def _listen(self, last_id: bytes | None, request: Request) -> Deferred:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
         if wanted.newest_first:
             raise InvalidInput("query", {"order": '"order" must be asc for a stream of events'})
@@ -128,8 +125,7 @@ class Feed:
 
             return Response(b"", _EVENTS, stream=self._stream(request, wanted, awake, state), stop=stop)
 
-        state = self._collection.state()
-        return deferred(asyncio.ensure_future(completed(state)), render, generic=self._generic)
+        return Deferred(asyncio.ensure_future(completed(self._collection.state())), render)
 
     async def _stream(
         self, request: Request, wanted: ChangesQuery, awake: asyncio.Event, state: State

@@ -5,11 +5,11 @@ from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
-from storekeeper.api.conditions import not_modified, parse_tags
+from storekeeper.api.conditions import not_modified, read_if_none_match
 from storekeeper.api.errors import NOT_FOUND
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.routes import last_segment
-from storekeeper.http.request import Request, field
+from storekeeper.http.request import Request
 from storekeeper.http.response import NO_CACHE, Fields, Response
 
 _TYPES = {
@@ -45,8 +45,7 @@ def planners(page: Path, find: Callable[[bytes], Path | None], policy: bytes) ->
 def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
     """Return a file, or a 304 if the `request` has its tag; `headers` are more fields of the response."""
     file = _read(path, headers)
-    tags = parse_tags(field(request, b"if-none-match") or b"")
-    return (not_modified(tags, file.tag.decode()) if tags else None) or file
+    return not_modified(read_if_none_match(request), file.tag.decode()) or file
 
 
 @cache

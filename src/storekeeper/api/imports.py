@@ -13,14 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from storekeeper import importer
-from storekeeper.api.conditions import Preconditions, check_coding, read_preconditions
-from storekeeper.api.errors import deferred, to_response
+from storekeeper.api.conditions import REPLAYED, Preconditions, check_coding, read_preconditions
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.query import parse_import_query
 from storekeeper.api.spool import Spool, Spools, not_written, within
 from storekeeper.collection import Collection
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.errors import InvalidInput, Outcome, StorekeeperError, Unavailable
+from storekeeper.errors import InvalidInput, Outcome, Unavailable
 from storekeeper.http.request import Request, field
 from storekeeper.http.response import JSON, Deferred, ErrorBody, Fields, Response, error_response, phrase
 from storekeeper.imports import Counts, Import, NeedsMatch, Refused, Report
@@ -41,7 +40,6 @@ RESPONSE_TIMEOUT = 58.0
 
 TOO_SLOW = "The import takes too long: use the command storekeeper import"
 
-_REPLAYED = JSON + b"idempotent-replayed: true\r\n"
 _NEEDS_MATCH = (
     '"match" or "add" is required, because the list has stores: send match=id, match=name or match=COLUMN (the key'
     " that another system has for a store), or add=true if all rows are new stores"
@@ -58,9 +56,8 @@ class _Refusal(ErrorBody, frozen=True):
 class Imports:
     """Carries out imports into a collection, one at a time."""
 
-    def __init__(self, collection: Collection, *, generic: bool) -> None:
+    def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._generic = generic
         self._spools = Spools(1, "Another import is under way")
         self.planners: Mapping[str, Planner] = {"imports": self._plan}
 
@@ -70,20 +67,12 @@ class Imports:
             return constant(error_response(415, "Send the body as text/csv, or as XLSX with its media type"))
         if refusal := check_coding(headers):
             return constant(refusal)
-        try:
-            preconditions = read_preconditions(headers, is_create=True)
-        except InvalidInput as error:
-            return constant(to_response(error, generic=self._generic))
-        return Plan(partial(self._run, preconditions), begin=self._begin)
+        return Plan(partial(self._run, read_preconditions(headers, is_create=True)), begin=self._begin)
 
-    def _begin(self, request: Request) -> Response | None:
-        """Take the slot before the body is read; return the refusal if it is taken, or the query is wrong."""
-        try:
-            parse_import_query(request.target.partition(b"?")[2])
-            request.upload = self._spools.take()
-        except StorekeeperError as error:
-            return to_response(error, generic=self._generic)
-        return None
+    def _begin(self, request: Request) -> None:
+        """Take the slot before the body is read. Raises Unavailable if it is taken, InvalidInput for the query."""
+        parse_import_query(request.target.partition(b"?")[2])
+        request.upload = self._spools.take()
 
     def _run(self, preconditions: Preconditions, request: Request) -> Deferred | Response:
         order = parse_import_query(request.target.partition(b"?")[2])
@@ -94,7 +83,7 @@ class Imports:
         spool, request.upload = request.upload, None
         assert isinstance(spool, Spool)
         opened = partial(_open, spool, replace(order, token_number=request.token_number), preconditions, request.key)
-        return deferred(asyncio.ensure_future(self._import(opened)), lambda response: response, generic=self._generic)
+        return Deferred(asyncio.ensure_future(self._import(opened)))
 
     async def _import(self, opened: Callable[[], tuple[SheetRows, Import]]) -> Response:
         try:
@@ -117,7 +106,7 @@ class Imports:
                 lambda session: importer.carry_out(session, rows, order), LOCK_TIMEOUT
             )
             if isinstance(done, Counts):
-                return Response(_encode(done), _REPLAYED, tag=_tag(done))
+                return Response(_encode(done), REPLAYED, tag=_tag(done))
             body, status, current = done.report, 200, _tag(done.report)
         except Refused as refused:
             body = _Refusal(422, phrase(422), str(refused), problems=refused.report.problems)

@@ -8,7 +8,6 @@ from functools import partial
 
 import msgspec
 
-from storekeeper.api.errors import deferred
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.routes import Scope
@@ -45,13 +44,13 @@ def planners(
         return Response(msgspec.json.encode({"status": "ready"} | writes))
 
     def ready(_request: Request) -> Deferred:
-        return deferred(ensure_future(check()), lambda response: response)
+        return Deferred(ensure_future(check()))
 
     live = constant(Response(b'{"status":"live"}'))
     made: dict[str, Planner] = {"live": lambda *_: live, "ready": lambda *_: Plan(ready)}
     if metrics:
         scrape = partial(_scrape, metrics, collection, check)
-        made["metrics"] = lambda *_: Plan(lambda _: deferred(ensure_future(scrape()), lambda response: response))
+        made["metrics"] = lambda *_: Plan(lambda _: Deferred(ensure_future(scrape())))
     return made
 
 

@@ -9,7 +9,7 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Fields, Response
 
 Run = Callable[[Request], Response | Deferred]
-"""Carries out a complete request. Raises StorekeeperError."""
+"""Carries out a complete request. Raises StorekeeperError, as the future of a Deferred may."""
 
 Claim = Callable[[], int | Response]
 """Returns the number of the token that a head names, or the refusal if that token is not good now."""
@@ -24,8 +24,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     run: Run
 
-    begin: Callable[[Request], Response | None] | None = None
-    """Called before a large body is read, when the request is admitted; returns the refusal, or sets `upload`."""
+    begin: Callable[[Request], None] | None = None
+    """Called before a large body is read, when the request is admitted; sets `upload`. Raises StorekeeperError."""
 
     route: str | None = None
     scope: Scope | None = None
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 Planner = Callable[[str, Fields], Plan]
 """Returns what to run for a method and the fields of a head; the application adds route and scope, the gate the rest.
-A HEAD is planned as its GET, whose content is left out when the response is sent."""
+A HEAD is planned as its GET, whose content is left out when the response is sent. Raises InvalidInput."""
 
 
 def constant(response: Response) -> Plan:

@@ -13,15 +13,22 @@ from typing import NoReturn
 import msgspec
 from msgspec.structs import astuple
 
-from storekeeper.api.conditions import Preconditions, check_type, not_modified, parse_tags, read_preconditions
-from storekeeper.api.errors import InvalidJson, deferred, to_response
+from storekeeper.api.conditions import (
+    REPLAYED,
+    Preconditions,
+    check_type,
+    not_modified,
+    read_if_none_match,
+    read_preconditions,
+)
+from storekeeper.api.errors import InvalidJson
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routes import last_segment, parse_id
 from storekeeper.collection import Collection, Listing, Moment, Query, State
 from storekeeper.commands import Create, Replace, Tags, tag
-from storekeeper.errors import InvalidInput, Unavailable
-from storekeeper.http.request import Request, field
+from storekeeper.errors import Unavailable
+from storekeeper.http.request import Request
 from storekeeper.http.response import (
     INTERNAL_ERROR,
     JSON,
@@ -36,7 +43,6 @@ from storekeeper.settings import Settings
 from storekeeper.stores import Payload, Replay, Store, check_payload
 
 _TEST = Response(b"OK", TEXT, cacheable=True)
-_REPLAYED = JSON + b"idempotent-replayed: true\r\n"
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -55,8 +61,6 @@ class Resource:
 
     def __init__(self, collection: Collection, settings: Settings) -> None:
         self._collection = collection
-        self._generic = settings.error_detail == "generic"
-        self._deferred = partial(deferred, generic=self._generic)
         self._hide_missing = settings.missing_store == "500"
         self._reject_unknown = settings.unknown_keys == "reject"
         self.planners: Mapping[str, Planner] = {
@@ -67,27 +71,13 @@ class Resource:
 
     def _plan_stores(self, method: str, headers: Fields) -> Plan:
         if method == "POST":
-            return self._plan_write(self._create, headers, is_create=True)
-        return self._plan_read(self._list, headers)
+            return _plan_write(self._create, headers, is_create=True)
+        return Plan(partial(self._list, read_if_none_match(headers)))
 
     def _plan_store(self, method: str, headers: Fields) -> Plan:
         if method == "PUT":
-            return self._plan_write(self._replace, headers, is_create=False)
-        return self._plan_read(self._get, headers)
-
-    def _plan_read(self, read: Callable[..., Response | Deferred], headers: Fields) -> Plan:
-        # A malformed field counts as absent, so that a poller goes on (decision 33).
-        value = field(headers, b"if-none-match")
-        if_none_match = parse_tags(value) if value else None
-        return Plan(partial(read, if_none_match))
-
-    def _plan_write(self, write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool) -> Plan:
-        if refusal := check_type(headers):
-            return constant(refusal)
-        try:
-            return Plan(partial(write, read_preconditions(headers, is_create=is_create)))
-        except InvalidInput as error:
-            return constant(to_response(error, generic=self._generic))
+            return _plan_write(self._replace, headers, is_create=False)
+        return Plan(partial(self._get, read_if_none_match(headers)))
 
     def _get(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
         path, _, query = request.target.partition(b"?")
@@ -98,7 +88,7 @@ class Resource:
         # No store has the id 0; but whether the moment is good comes before that (decision 31).
         store = self._collection.get(id or 0) if at is None else self._collection.get_at(id or 0, at)
         if isinstance(store, Future):
-            return self._deferred(store, partial(self._found, id_text, if_none_match, at))
+            return Deferred(store, partial(self._found, id_text, if_none_match, at))
         return self._found(id_text, if_none_match, at, store)
 
     def _list(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
@@ -108,13 +98,12 @@ class Resource:
             # The tag of every list is that of the collection, so its numbers are enough to compare.
             state = self._collection.state()
             if isinstance(state, Future):
-                listing = ensure_future(self._list_later(query, wanted, if_none_match, state))
-                return self._deferred(listing, lambda response: response)
+                return Deferred(ensure_future(self._list_later(query, wanted, if_none_match, state)))
             if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
                 return unchanged
         listed = self._collection.list(wanted)
         render = partial(_list_response, query, wanted.at, if_none_match)
-        return self._deferred(listed, render) if isinstance(listed, Future) else render(listed)
+        return Deferred(listed, render) if isinstance(listed, Future) else render(listed)
 
     async def _list_later(self, query: bytes, wanted: Query, if_none_match: Tags, pending: Future[State]) -> Response:
         state = await pending
@@ -128,7 +117,7 @@ class Resource:
         payload = self._payload(request.body)
         key = preconditions.key(request.key, request.token_number, ("stores", None, *astuple(payload)))
         command = Create(payload, preconditions.if_match, key, request.token_number)
-        return self._deferred(self._collection.write(command), partial(self._written, b""))
+        return Deferred(self._collection.write(command), partial(self._written, b""))
 
     def _replace(self, preconditions: Preconditions, request: Request) -> Response | Deferred:
         payload = self._payload(request.body)  # checked before the id (decision 3)
@@ -140,7 +129,7 @@ class Resource:
         # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
         if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
         command = Replace(id or 0, payload, if_match, if_none_match, key, request.token_number)
-        return self._deferred(self._collection.write(command), partial(self._written, id_text))
+        return Deferred(self._collection.write(command), partial(self._written, id_text))
 
     def _payload(self, body: bytes) -> Payload:
         if not body:
@@ -157,10 +146,8 @@ class Resource:
     def _found(self, id_text: bytes, if_none_match: Tags | None, at: Moment | None, store: Store | None) -> Response:
         if store is None:
             return self._missing(id_text)
-        if if_none_match is not None:
-            unchanged = not_modified(if_none_match, tag(store.version, store.epoch))
-            if unchanged is not None:
-                return unchanged
+        if unchanged := not_modified(if_none_match, tag(store.version, store.epoch)):
+            return unchanged
         response = _store_response(store)
         response.cacheable = _is_lasting(at)
         return response
@@ -168,13 +155,19 @@ class Resource:
     def _written(self, id_text: bytes, store: Store | None) -> Response:
         if store is None:
             return self._missing(id_text)
-        headers = _REPLAYED if type(store) is Replay else JSON
+        headers = REPLAYED if type(store) is Replay else JSON
         return _store_response(store, headers, b"/api/stores/%d" % store.id)
 
     def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
             return INTERNAL_ERROR
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
+
+
+def _plan_write(write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool) -> Plan:
+    if refusal := check_type(headers):
+        return constant(refusal)
+    return Plan(partial(write, read_preconditions(headers, is_create=is_create)))
 
 
 def _with_any_number(body: bytes) -> object:
@@ -204,7 +197,7 @@ def _store_response(store: Store, headers: bytes = JSON, location: bytes = b"") 
 
 def _list_response(query: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing) -> Response:
     current = tag(listing.version, listing.epoch)
-    if if_none_match is not None and (unchanged := not_modified(if_none_match, current)):
+    if unchanged := not_modified(if_none_match, current):
         return unchanged
     headers = JSON
     if listing.last is not None:

@@ -195,7 +195,7 @@ class Connection(HttpToolsProtocol):
             # Retrieved, because asyncio would report an exception that nobody retrieves.
             deferred.future.exception()
             return
-        exchange.send(deferred.response())
+        exchange.send(self.runtime.application.complete(deferred))
         self.advance()
 
     def is_last(self, request: Request) -> bool:

@@ -60,10 +60,10 @@ class StreamAborted(Exception):
 
 
 class Deferred(msgspec.Struct):
-    """A response that comes later: once `future` is done, `response()` returns it."""
+    """A response that comes later: `render` makes it of the result of `future`, if that has no error instead."""
 
     future: Future[Any]
-    response: Callable[[], Response]
+    render: Callable[[Any], Response] = lambda response: response
 
 
 # Errors.
