@@ -277,7 +277,7 @@ def kill_service_at_calls(folder: Path, kills: int) -> Row:
                 recorder.run(service.port, LIFE)
             else:
                 row.figures["in_start"] += 1
-            row.figures["kills"] += wait_for(partial(_has_ended, service), 1)
+            row.figures["kills"] += wait_for(partial(_has_ended, service))
         with serving(place) as service:
             recorder.run(service.port, LIFE // 10)
             recorder.settle(service.port)

@@ -125,9 +125,8 @@ def kill_creates(folder: Path, creates: int, kills: int, database: str | None = 
         service = _start(folder, database, change, lives, clients)
         for number in range(1, kills + 1):
             everything = number % 2 == 1
-            clients.strike_after(
-                max(1, creates // (kills + 1)), partial(_kill, service, everything=everything, rng=rng)
-            )
+            strike = partial(_kill, service, clients, everything=everything, rng=rng)
+            clients.strike_after(max(1, creates // (kills + 1)), strike)
             if number == 1:
                 thread.start()
             assert clients.struck.wait(GIVE_UP), "the clients were done before"
@@ -147,9 +146,10 @@ def _start(folder: Path, database: str | None, change: str, lives: ExitStack, cl
     return service
 
 
-def _kill(service: Running, *, everything: bool, rng: random.Random) -> None:
+def _kill(service: Running, clients: Creates, *, everything: bool, rng: random.Random) -> None:
     with suppress(ProcessLookupError):
         if everything:
+            clients.port = 0  # another service may get its port
             os.killpg(service.process.pid, signal.SIGKILL)
         else:
             os.kill(rng.choice(sorted(workers(service))), signal.SIGKILL)

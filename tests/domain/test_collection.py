@@ -283,7 +283,7 @@ class TestCollection:
             ]
             for question in questions:
                 with pytest.raises(Unavailable):
-                    await asyncio.wait_for(question(), 5)
+                    await asyncio.wait_for(question(), 30)
             await collection.close()
         async with handle(database) as again:
             assert len(await stores(again)) == MANY

@@ -52,6 +52,14 @@ def connections(pid: int) -> int:
     return len({row[9] for row in rows if row[3] == ESTABLISHED} & sockets(pid))
 
 
+def in_kernel(port: int) -> int:
+    """Return how many bytes that clients sent to a port, over IPv4, have not been read by its process."""
+    rows = [line.split() for line in (PROC / "net/tcp").read_text().splitlines()[1:]]
+    clients = [row[4].partition(":")[0] for row in rows if row[2].endswith(f":{port:04X}")]
+    service = [row[4].partition(":")[2] for row in rows if row[1].endswith(f":{port:04X}") and row[3] != LISTENING]
+    return sum(int(size, 16) for size in clients + service)
+
+
 def ports(pid: int) -> set[int]:
     """Return the ports of IPv4 that a process listens on."""
     rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]

@@ -16,7 +16,7 @@ from select import select
 from storekeeper.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, until
-from tests.harness.linux import peak_memory, sockets
+from tests.harness.linux import in_kernel, peak_memory, sockets
 from tests.harness.process import TIMEOUT, Running
 from tests.harness.wire import HOST, SLOW, Wire, assert_error, create, dial, request
 
@@ -54,7 +54,9 @@ def test_large_bodies_of_many_connections_take_little_together_and_leave_room_fo
     clients = [fresh.socket() for _ in range(80)]
     for client in clients:
         client.sendall(data[:-1])
-    late = [Wire(client) for client in refused(clients, at_least=10)]
+    until(lambda: not in_kernel(fresh.port))
+    assert fresh.request("GET", "/test").body == b"OK"  # so what was read last has its response too
+    late = [Wire(client) for client in select(clients, [], [], 0)[0]]
     assert 10 <= len(late) <= 20
     for wire in late:
         response = wire.response()
@@ -72,17 +74,6 @@ def test_large_bodies_of_many_connections_take_little_together_and_leave_room_fo
         assert wire.response().json["id"] == 1 + len(kept) + 1
     for client in clients:
         client.close()
-
-
-def refused(clients: list[socket.socket], at_least: int) -> list[socket.socket]:
-    """Return those that have a response, once there are so many and no more come for a while."""
-    deadline = time.monotonic() + TIMEOUT
-    before, answered = 0, select(clients, [], [], 0)[0]
-    while (len(answered) < at_least or len(answered) > before) and time.monotonic() < deadline:
-        before = len(answered)
-        time.sleep(0.2)
-        answered = select(clients, [], [], 0)[0]
-    return answered
 
 
 def test_a_client_that_sends_requests_without_end_keeps_nobody_waiting(service: Running) -> None:
@@ -109,7 +100,7 @@ def test_a_client_that_sends_requests_without_end_keeps_nobody_waiting(service: 
                 began = time.monotonic()
                 wire.send(request("GET", "/test"))
                 assert wire.response().body == b"OK"
-                assert time.monotonic() - began < 2
+                assert time.monotonic() - began < 10  # or after all that others send, which never ends
                 time.sleep(0.01)
         finally:
             done.set()

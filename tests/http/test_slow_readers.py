@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -87,13 +88,14 @@ def test_who_reads_steadily_is_served_to_the_end_however_slowly(hasty: Running) 
             return False
 
     # On a busy machine a reader may stand still for half a second, and is dropped rightly.
-    assert any(map(all_are_served, range(4)))
+    assert any(map(all_are_served, range(9)))
 
 
 def test_who_reads_nothing_is_dropped(hasty: Running) -> None:
     clients = [reader.ask(hasty) for reader in READERS]
     for client in clients:
-        assert client.recv(1, socket.MSG_PEEK) == b"H"  # a response has begun, and nothing of it is read
+        with suppress(ConnectionResetError):  # a busy machine may come to this after half a second
+            assert client.recv(1, socket.MSG_PEEK) == b"H"  # a response has begun, and nothing of it is read
     until(lambda: not connections(hasty.process.pid))
     for client in clients:
         with pytest.raises((CutShort, ConnectionResetError)), Wire(client) as wire:

@@ -191,7 +191,7 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                 assert_refused(instance.request("GET", "/api/stores?name=A"))
                 assert_refused(instance.request("GET", "/api/stores/1"))
                 assert_refused(create(instance))
-                assert "database unreachable, retrying" in instance.log
+                until(lambda: "database unreachable, retrying" in instance.log)  # noqa: B023 - asked at once
                 assert str(server.port) in instance.log
             server.create()
             try:
@@ -200,7 +200,7 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                     until(partial(ready, instance), RECOVERY)
                 until(lambda: len(both[0].request("GET", "/api/stores").json) == 3)
                 assert create(both[1]).json["id"] == 4
-                assert "database reachable again" in both[0].log
+                until(lambda: "database reachable again" in both[0].log)
             finally:
                 server.kill()
 
@@ -318,7 +318,7 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
         server.sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
         server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'")
         until(lambda: writes(one) == "ok")
-        assert 'event="writes work again"' in one.log
+        until(lambda: 'event="writes work again"' in one.log)
         assert create(one, "C").json["id"] == 2, "what was tried has left something behind"
 
 
@@ -392,7 +392,7 @@ async def test_a_stop_does_not_wait_until_no_name_server_has_responded(monkeypat
     async with handle(Postgres("postgresql://database/a")):
         assert await asyncio.to_thread(asked.wait, RECOVERY)
     stopped.set()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < RECOVERY
 
 
 def writes(instance: Running) -> str:

@@ -368,7 +368,7 @@ def test_a_user_who_may_not_make_temporary_tables_is_told(database: Postgres, tm
     stores.write_text("name,address\nFirst,\n")
     with serving(tmp_path, "--examples", database=url) as service:
         assert service.request("GET", "/api/stores").json == []
-        assert "permission denied to create temporary tables" in service.log
+        until(lambda: "permission denied to create temporary tables" in service.log)
     done = run_command("import", "--database", url, str(stores))
     server.sql("DROP OWNED BY lasting", name)
     server.sql("DROP ROLE lasting")

@@ -234,7 +234,7 @@ async def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_d
 
         def source() -> Iterator[Payload]:
             yield Payload("Imported")
-            asyncio.run_coroutine_threadsafe(write(), loop).result(5)
+            asyncio.run_coroutine_threadsafe(write(), loop).result(30)
 
         assert await collection.load(source()) == range(2, 3)
         assert [store["name"] for store in await stores(collection)] == ["Beside", "Imported"]

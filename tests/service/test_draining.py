@@ -20,7 +20,17 @@ def is_draining(service: Running) -> bool:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_from_sigterm_on_it_is_not_ready_and_serves_until_the_delay_is_over(tmp_path: Path, count: int) -> None:
-    with serving(tmp_path, "--drain-delay=2", f"--workers={count}") as service, dial(service) as listening:
+    began = time.monotonic()
+    try:
+        assert_serves_until(2, tmp_path, count)
+    except (AssertionError, OSError):
+        if time.monotonic() - began < 2:
+            raise
+        assert_serves_until(20, tmp_path, count)  # on a busy machine the delay was over before all was asked
+
+
+def assert_serves_until(delay: int, folder: Path, count: int) -> None:
+    with serving(folder, f"--drain-delay={delay}", f"--workers={count}") as service, dial(service) as listening:
         listening.send(STREAM)
         until(lambda: b"retry: 2000" in listening.client.recv(1000))
         kept = service.connection()
@@ -37,7 +47,7 @@ def test_from_sigterm_on_it_is_not_ready_and_serves_until_the_delay_is_over(tmp_
             assert_error(service.request("GET", "/api/changes", headers=accept), 503, CLOSED, outcome="none")
         until(lambda: b"Late" in listening.client.recv(10_000))  # the stream that was open goes on
         kept.close()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < delay
         assert_stopped(service)
-        assert 2 <= time.monotonic() - began < 10
+        assert delay <= time.monotonic() - began < delay + 8
         assert "event=stopped signal=SIGTERM" in service.log

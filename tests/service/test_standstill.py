@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +29,7 @@ from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import inside, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
-from tests.harness.process import Running, serving
+from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.stores import shown
 from tests.harness.wire import Wire, create, dial, request
 
@@ -139,11 +140,14 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
 ) -> None:
     """The result is there, but the timer comes first: the write would be 503 with an outcome that nobody knows."""
     monkeypatch.setattr("storekeeper.concurrency.batcher.RESPONSE_TIMEOUT", 0.6)
-    commit = Committer.commit
+    commit, committed = Committer.commit, threading.Event()
 
     def commit_slowly(*given: Any) -> list[Result]:
         time.sleep(0.3)
-        return commit(*given)
+        try:
+            return commit(*given)
+        finally:
+            committed.set()
 
     monkeypatch.setattr(Committer, "commit", commit_slowly)
 
@@ -153,7 +157,8 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
             for _ in range(5):
                 await asyncio.sleep(0)  # until the writer has it
             assert not write.done()
-            time.sleep(1)
+            assert committed.wait(TIMEOUT)
+            time.sleep(0.7)
             assert (await write).id == 1
             assert not await collection.refusal_of_writes(probe=False)
 

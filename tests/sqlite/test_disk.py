@@ -70,7 +70,7 @@ def test_a_full_disk_refuses_writes_which_is_heard_of_until_it_has_space(small: 
         assert (asked.returncode, asked.stderr) == (0, said)
         (small / "filler").unlink()
         until(lambda: service.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}, 6 + SLACK)
-        assert 'level=info event="writes work again" seconds=' in service.log
+        until(lambda: 'level=info event="writes work again" seconds=' in service.log)
         assert service.log.count("writes are refused") == 1
         assert service.request("POST", "/api/stores", {"name": "After"}).json["id"] == 2
         assert service.stop() == 0
@@ -177,7 +177,7 @@ async def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkey
 
 def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -> None:
     schema.prepare(tmp_path / "stores.db")
-    delay = 3.0
+    delay = 20.0
     slow = injected("pwrite64", tmp_path / "stores.db-wal", "2+", f"delay_enter={delay * 1e6:.0f}")
     with serving(tmp_path, "--ready-needs-writes", within=slow) as service:
         began = time.monotonic()
@@ -363,10 +363,10 @@ async def test_a_write_that_has_waited_for_too_long_is_told_so_and_nothing_chang
 ) -> None:
     """Behind a lock, or because the whole process stood still: there need not be many others."""
     database, connection = held
-    monkeypatch.setattr(batcher, "QUEUE_TIMEOUT", 0.2)
     async with handle(database) as collection:
         first = create(collection, Payload("Under way"))
         await asyncio.sleep(0.1)  # the thread has it
+        monkeypatch.setattr(batcher, "QUEUE_TIMEOUT", 0.2)
         late = create(collection, Payload("Late"))
         await asyncio.sleep(0.3)
         connection.execute("COMMIT")
@@ -417,6 +417,7 @@ async def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
                 await create(collection, Payload("Late"))
             assert error.value.outcome is outcome
         assert await collection.refusal_of_writes(probe=False) == "The disk does not respond"
+        monkeypatch.undo()  # else a busy machine may be late
         connection.execute("COMMIT")
         assert (await create(collection, Payload("Next"))).id == 3
         assert [store["name"] for store in await stores(collection)] == ["First", "Late", "Next"]
