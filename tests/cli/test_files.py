@@ -275,7 +275,7 @@ def other_names(database: Sqlite) -> list[Path]:
     return [*own, *(folder / name for name in ("link", "link of a journal", "hard"))]
 
 
-def test_an_export_or_a_copy_onto_its_own_database_is_refused(tmp_path: Path) -> None:
+def test_an_export_a_copy_or_rejects_onto_what_they_come_from_are_refused(tmp_path: Path) -> None:
     database = filled(tmp_path, 3)
     files = other_names(database)
     [line] = refused(run("export", "--database", database.url, str(files[-1])))
@@ -284,6 +284,12 @@ def test_an_export_or_a_copy_onto_its_own_database_is_refused(tmp_path: Path) ->
         assert databases.is_database_file(database.url, file)
         refused_copy(database, file, "^target .*: the file is the source itself, or its log: name another one")
     assert not databases.is_database_file(database.url, tmp_path / "all.csv")
+    rows = tmp_path / "rows.csv"
+    rows.write_text("name\nGood\n\"\"\n")
+    for file in (*files, rows):
+        [line] = refused(run("import", "--database", database.url, "--add", str(rows), "--rejects", str(file)))
+        assert line.endswith(f"--rejects {file}: is the database, its log, or the file to import: name another file")
+    assert rows.read_text().count("\n") == 3
     assert not (tmp_path / "stores.db-journal").exists()
     assert len(database.changes()) == 3
 

@@ -101,6 +101,8 @@ def import_(  # noqa: PLR0913 - each is an option
         skip_bad or rejects is not None,
         dry_run,
     )
+    if rejects is not None:
+        _check_rejects(rejects, file, settings.database)
     with ExitStack() as stack:
         target = _Target(settings, stack, dry_run=dry_run)
         with _telling_failures(file, target):
@@ -110,6 +112,16 @@ def import_(  # noqa: PLR0913 - each is an option
                 print_line(f"Ignored columns: {_cut(ignored, 4 * _MAX_SHOWN_LENGTH)}")
             plan = _carry_out(target, rows, replace(order, match=rows.match), _Review(rows, rejects, yes=yes))
         _tell_end(plan, target)
+
+
+def _check_rejects(rejects: Path, file: Path, database: str) -> None:
+    from storekeeper import databases
+
+    source = Path("/dev/stdin") if file == STANDARD_STREAM else file
+    if databases.is_database_file(database, rejects) or os.path.realpath(rejects) == os.path.realpath(source):
+        raise CannotStart(
+            "is the database, its log, or the file to import: name another file", subject=f"--rejects {rejects}"
+        )
 
 
 class _Target:
