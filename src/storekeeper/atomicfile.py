@@ -11,10 +11,11 @@ from typing import TextIO
 
 
 @contextmanager
-def replacing(file: Path) -> Iterator[TextIO]:
+def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
     """Open a text file that replaces `file`, or the file it links to, at the end, unless there is an exception.
 
-    Only its owner can read the new file until it replaces the old one, of which it gets the mode.
+    Only its owner can read the new file until it replaces the old one, of which it gets the mode. Raises
+    FileExistsError if there is an old one by then, and not `overwrite`.
     """
     file = Path(os.path.realpath(file))
     with unfinished(file) as new:
@@ -24,8 +25,11 @@ def replacing(file: Path) -> Iterator[TextIO]:
             if file.exists():
                 _take_mode(file, opened.fileno())
             os.fsync(opened.fileno())
-        new.replace(file)
-    sync_folder(file.parent)
+        if overwrite:
+            new.replace(file)
+            sync_folder(file.parent)
+        else:
+            publish(new, file)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 
 import pytest
 
+from storekeeper import exports
 from storekeeper.stores import Payload
 from tests.harness.command import run
 from tests.harness.databases import Database, Sqlite
@@ -79,7 +80,9 @@ def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path, database:
     assert len(rows(file.read_bytes())) == 3001
 
 
-def test_an_export_overwrites_a_file_only_if_that_is_asked_for(tmp_path: Path, database: Sqlite) -> None:
+def test_an_export_overwrites_a_file_only_if_that_is_asked_for(
+    tmp_path: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even an export: it may have edits that nobody has imported yet."""
     fill_with(database, [Payload("A")])
     file = tmp_path / "stores.csv"
@@ -89,6 +92,11 @@ def test_an_export_overwrites_a_file_only_if_that_is_asked_for(tmp_path: Path, d
     assert file.read_bytes() == GOOD
     assert command("export", database, "--force", str(file)).returncode == 0
     assert without_versions(file.read_bytes()) == an_export((1, "A"))
+    write, late = exports.write, tmp_path / "late.csv"
+    monkeypatch.setattr(exports, "write", lambda *given: (late.write_bytes(GOOD), write(*given))[1])
+    [line] = refused(command("export", database, str(late)))
+    assert line == f"storekeeper: cannot write {late}: File exists"
+    assert late.read_bytes() == GOOD
 
 
 def test_an_export_that_cannot_be_written_names_the_file(tmp_path: Path, database: Sqlite) -> None:

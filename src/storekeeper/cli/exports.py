@@ -60,7 +60,7 @@ def export(
         with (
             databases.existing(settings.database).snapshot() as snapshot,
             progress("Exporting") as show,
-            _output(file) as opened,
+            _output(file, overwrite=force) as opened,
         ):
             done = exports.write(snapshot, replace(order, excel=excel), opened, show)
     except InvalidInput as error:
@@ -92,10 +92,10 @@ def _with_options(error: InvalidInput) -> str:
 
 
 @contextmanager
-def _output(file: Path) -> Iterator[IO[bytes]]:
+def _output(file: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open the output to write it. A file gets its name, and its old permissions, when it is complete."""
     if file != STANDARD_STREAM and (file.is_file() or not file.exists()):
-        with atomicfile.replacing(file) as text:
+        with atomicfile.replacing(file, overwrite=overwrite) as text:
             yield text.buffer
         return
     own = file != STANDARD_STREAM  # then it is a pipe, or /dev/stdout
