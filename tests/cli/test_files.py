@@ -285,7 +285,7 @@ def test_an_export_a_copy_or_rejects_onto_what_they_come_from_are_refused(tmp_pa
         refused_copy(database, file, "^target .*: the file is the source itself, or its log: name another one")
     assert not databases.is_database_file(database.url, tmp_path / "all.csv")
     rows = tmp_path / "rows.csv"
-    rows.write_text("name\nGood\n\"\"\n")
+    rows.write_text('name\nGood\n""\n')
     for file in (*files, rows):
         [line] = refused(run("import", "--database", database.url, "--add", str(rows), "--rejects", str(file)))
         assert line.endswith(f"--rejects {file}: is the database, its log, or the file to import: name another file")

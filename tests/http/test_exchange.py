@@ -197,7 +197,8 @@ async def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_
     }
     told: list[tuple[Any, ...]] = []
     async with inside(tmp_path) as service:
-        connection, line = service.connect(kind, observe=lambda of: told.append((of.client, of.request_id)))
+        connect = partial(service.connect, kind, observe=lambda of: told.append((of.client, of.request_id)))
+        connection, line = connect()
         for fields, id in cases.items():
             for _ in range(2):
                 connection.data_received(request("GET", "/test", None, fields))
@@ -205,8 +206,9 @@ async def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_
                 assert last_response(line).headers.get("x-request-id", "") == id, fields
                 assert told.pop() == (("127.0.0.1", 40_000), id.encode())
         bad = request("POST", "/api/stores", b"{", "x-request-id: bad")
-        for data in (bad, bad.replace(b"Content-Length: 1", b"Content-Length: 9999999")):
-            connection.data_received(data)
+        for wrong in (b"Content-Length: 1", b"Content-Length: 9999999", b"Content Length: 1"):
+            connection, line = connect()
+            connection.data_received(bad.replace(b"Content-Length: 1", wrong))
             await settled(connection)
             assert last_response(line).headers["x-request-id"] == "bad"
             assert told.pop()[1] == b"bad"

@@ -11,7 +11,7 @@ import httptools
 
 from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
-from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, BodyLimit, Request
+from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, BodyLimit, Request, identify
 from storekeeper.http.response import INTERNAL_ERROR, Response, too_large
 
 _MAX_SIZE_LINE = 16
@@ -192,7 +192,7 @@ class RequestReader:
         """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
         if self.phase is not Phase.DISCARDING:
             method = self._parser.get_method().decode() if self._url else "HEAD" if self._is_head else ""
-            read = request or self._request or Request(method, self._url, self._headers, "", False)
+            read = request or self._request or identify(Request(method, self._url, self._headers, "", False))
             self.discard()
             self._refuse(response, read)
 
@@ -226,7 +226,7 @@ class RequestReader:
             keep_alive=version == "1.1" and self._parser.should_keep_alive(),
             size=request_head.size_of(self._url, self._headers),
         )
-        request_head.identify(request)
+        identify(request)
         if refusal := request_head.check(request):
             self.refuse(refusal)
             return

@@ -130,12 +130,13 @@ def cut_keys(lines: bytes) -> tuple[bytes, list[bytes]]:
     return b"".join(parts[::3]), parts[2::3]
 
 
-def identify(request: Request) -> None:
-    """Set the id of a request from its fields, and its Idempotency-Key if it may write."""
+def identify(request: Request) -> Request:
+    """Set the id of a request from its fields, and its Idempotency-Key if it may write; return it."""
     rest, request.id = cut_ids(b"".join([b"\r\n%b:%b" % field for field in request.headers]))
     if request.method.startswith("P"):
         _, keys = cut_keys(rest)
         request.key = keys[0].decode() if keys else ""
+    return request
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:
