@@ -4,6 +4,7 @@
 """
 
 import time
+from asyncio import Future
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -57,7 +58,7 @@ class WriteQueue(Batcher[Write, Store | None]):
         await self.state.close()
 
     async def _probe(self) -> None:
-        if not self.limit.count or self.state.reason:  # else the results of the writes that wait will tell
+        if not self.count or self.state.reason:  # else the results of the writes that wait will tell
             await self.add(None)
 
     async def _write(self, batch: Sequence[Write], deadline: float) -> Sequence[Result | Exception]:
@@ -96,6 +97,24 @@ class WriteQueue(Batcher[Write, Store | None]):
                 return list(invalid.args)  # not in a name: from Python 3.12 on, the error has this frame
         # Each gets a transaction of its own, so that only the invalid one fails.
         return [result for command in commands for result in await self._commit([command], deadline)]
+
+
+class QueuedWrites:
+    """What a `Collection` promises of its writes, which go through a queue."""
+
+    _queue: WriteQueue
+
+    def write(self, command: Command) -> Future[Store | None]:
+        return self._queue.add(command)
+
+    async def refusal_of_writes(self, *, probe: bool) -> str:
+        return await self._queue.state.refusal(probe=probe)
+
+    def observe_writes(self, observer: WriteObserver) -> None:
+        self._queue.observe = observer
+
+    def queued_writes(self) -> tuple[int, int]:
+        return self._queue.count, self._queue.refused
 
 
 def _size(write: Write) -> int:

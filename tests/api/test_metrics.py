@@ -199,7 +199,7 @@ async def test_what_a_limit_refuses_is_counted_by_the_limit(tmp_path: Path, monk
     long = b'{"name":"Long","address":"%b"}' % (b"x" * 100_000)
     async with inside(tmp_path) as service:
         runtime, collection = service.service.runtime, service.collection
-        monkeypatch.setattr(collection._queue.limit, "limit", 0)
+        monkeypatch.setattr(collection._queue, "limit", 0)
         await respond(service, create("One too many"))
         monkeypatch.undo()
         with monkeypatch.context() as patch:

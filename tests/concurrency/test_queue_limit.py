@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import uvloop
 
-from storekeeper.concurrency.queue_limit import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, Queued, QueueLimit
+from storekeeper.concurrency.batcher import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, Batcher, Queued
 from tests.campaigns.load_clients import NEW_STORE
 from tests.harness import weakened
 from tests.harness.process import Running, serving
@@ -18,17 +18,21 @@ from tests.oracles.history import Client
 BATCH = 1000
 
 
-def limit_after(*seconds: float) -> QueueLimit:
-    limit = QueueLimit(BATCH)
+async def serve(requests: Sequence[int], _deadline: float) -> Sequence[int]:
+    return requests
+
+
+def limit_after(*seconds: float, workers: int = 1) -> int:
+    batcher: Batcher[int, int] = Batcher(serve, max_batch=BATCH, workers=workers)
     for took in seconds:
-        limit.record(took)
-    return limit
+        batcher.record(took)
+    return batcher.limit
 
 
-def test_who_may_wait_would_be_served_in_time() -> None:
+async def test_who_may_wait_would_be_served_in_time() -> None:
     """Those before its own batch, its own, and the one under way."""
     for took in (0.25, 0.3, 0.5, 0.8, 1.0):
-        limit = limit_after(*[took] * 30).limit
+        limit = limit_after(*[took] * 30)
         assert (limit / BATCH + 1) * took <= MAX_WAIT + 0.01
         assert limit == MIN_QUEUE or (limit / BATCH + 1) * took > MAX_WAIT * 0.9
 
@@ -43,17 +47,14 @@ async def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_ta
     assert given_up.future.cancelled()
 
 
-def test_a_cold_start_a_fast_disk_and_one_slow_batch_refuse_nothing_and_a_handful_may_always_wait() -> None:
+async def test_a_cold_start_a_fast_disk_and_one_slow_batch_refuse_nothing_and_a_handful_may_always_wait() -> None:
     for took in ((), (0.0, 0.001, 0.1), (3.5, *[0.01] * 5)):
-        assert limit_after(*took).limit == MAX_QUEUED
-    assert limit_after(100.0).limit == MIN_QUEUE
+        assert limit_after(*took) == MAX_QUEUED
+    assert limit_after(100.0) == MIN_QUEUE
 
 
-def test_the_pace_is_that_of_all_lanes() -> None:
-    one, two = QueueLimit(BATCH), QueueLimit(BATCH, workers=2)
-    for limit in (one, two):
-        limit.record(1.0)
-    assert two.limit == 2 * one.limit
+async def test_the_pace_is_that_of_all_workers() -> None:
+    assert limit_after(1.0, workers=2) == 2 * limit_after(1.0)
 
 
 # The real thing: 10 writes each 0.1 s.

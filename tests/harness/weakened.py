@@ -22,8 +22,7 @@ from storekeeper.api import token_table
 from storekeeper.api.application import Application
 from storekeeper.api.resource import Resource
 from storekeeper.commands import Batch, Before, Command, Replace, Result
-from storekeeper.concurrency.batcher import Batcher
-from storekeeper.concurrency.queue_limit import Queued, QueueLimit, settle
+from storekeeper.concurrency.batcher import Batcher, Queued
 from storekeeper.http import deadlines, limits, reader
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.http.limits import ConnectionLimit
@@ -91,7 +90,8 @@ def acknowledges_before_commit() -> None:
 
     def acknowledge_first(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
         if sql == "COMMIT" and loop:
-            loop.call_soon_threadsafe(settle, list(waiting), list(results))
+            for queued, result in zip(waiting, results, strict=True):
+                loop.call_soon_threadsafe(queued.settle, result)
             time.sleep(0.01)
         return True
 
@@ -189,7 +189,7 @@ def keeps_every_connection() -> None:
 
 def takes_all_writes() -> None:
     """However slow the disk is."""
-    vars_of(QueueLimit).record = lambda _limit, _seconds: None
+    vars_of(Batcher).record = lambda _batcher, _seconds: None
 
 
 def takes_all_bodies() -> None:

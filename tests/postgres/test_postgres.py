@@ -17,7 +17,7 @@ import pytest
 
 from storekeeper import databases
 from storekeeper.collection import Collection
-from storekeeper.concurrency.queue_limit import MAX_QUEUED
+from storekeeper.concurrency.batcher import MAX_QUEUED
 from storekeeper.errors import Unavailable
 from storekeeper.postgres import session
 from storekeeper.postgres.schema import COLLECTION_TABLE

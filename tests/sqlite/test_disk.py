@@ -15,7 +15,7 @@ import pytest
 from storekeeper import events, write_state
 from storekeeper.collection import Collection
 from storekeeper.commands import Command, Create, Replace
-from storekeeper.concurrency import batcher, queue_limit
+from storekeeper.concurrency import batcher
 from storekeeper.errors import LOCKED, Outcome, PreconditionFailed, Unavailable
 from storekeeper.sqlite import SqliteCollection, connections, schema
 from storekeeper.sqlite.committer import Committer
@@ -334,7 +334,7 @@ def held(tmp_path: Path) -> Iterator[Held]:
 
 async def test_no_more_writes_than_the_limit_wait(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     database, connection = held
-    monkeypatch.setattr(queue_limit, "MAX_QUEUED", 50)
+    monkeypatch.setattr(batcher, "MAX_QUEUED", 50)
     monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.0)  # that writes wait is no probe that does not come back
     async with handle(database) as collection:
         waiting = [create(collection, payload) for payload in numbered(50)]
@@ -391,7 +391,7 @@ async def test_no_more_bytes_than_the_limit_wait(
     held: Held, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     database, connection = held
-    monkeypatch.setattr(queue_limit, "MAX_QUEUED_BYTES", 4 * MIB)
+    monkeypatch.setattr(batcher, "MAX_QUEUED_BYTES", 4 * MIB)
     async with handle(database) as collection:
         writes = [collection.write(command) for _ in range(4)]
         assert [write.done() for write in writes] == [False, False, False, True]

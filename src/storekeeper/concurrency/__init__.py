@@ -1,1 +1,1 @@
-"""Queue limits, and blocking work on threads. Imports the domain's errors."""
+"""Batches, and blocking work on threads. Imports the domain's errors."""

@@ -1,11 +1,15 @@
-"""Gathers requests into batches, each of which is served together. Imports the domain's errors."""
+"""Gathers requests into batches, each of which is served together, and limits how many wait.
+
+Imports the domain's errors.
+"""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT, Queued, QueueLimit, settle
+import msgspec
+
 from storekeeper.errors import CLOSED, Unavailable
 
 Q = TypeVar("Q")
@@ -14,11 +18,42 @@ R = TypeVar("R")
 RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
 
+MAX_QUEUED = 10_000
+MAX_QUEUED_BYTES = 64 * 2**20
+"""Upper bounds of waiting requests, fewer if the database is slow, and of their bytes; more are refused at once."""
+
+QUEUE_TIMEOUT = 4.0
+"""Seconds after which a waiting request is refused, as too little of its time is left."""
+
+MAX_WAIT = 2.0
+"""Estimated seconds that an admitted request waits at most; decision 30 allows 5."""
+
+MIN_QUEUE = 64
+"""Requests that may wait however slow the latest batch was."""
+
 MAX_BATCH_BYTES = 4 * 2**20
 """Bytes of requests at which a batch is full; writing it takes several times that memory."""
 
 MAX_GATHER_DELAY = 0.001
 """Seconds that a batch waits at most to grow; it never waits longer than an eighth of the previous batch's time."""
+
+
+class Queued(msgspec.Struct, Generic[Q, R], eq=False):
+    """A request that waits: `since` when, on the loop's clock; its `size` in bytes; the future of its result."""
+
+    request: Q
+    since: float
+    size: int
+    future: asyncio.Future[R]
+
+    def settle(self, result: R | Exception) -> None:
+        """Set the result, unless the request has one or its client is gone."""
+        if self.future.done():
+            return
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
 
 
 class Batcher(Generic[Q, R]):
@@ -29,6 +64,9 @@ class Batcher(Generic[Q, R]):
     each, or raises an error for all. With `gather`, a worker waits up to 1 ms so that clients with a new response
     join the next batch; otherwise they split into two alternating groups. `refusal` is why no more are taken, "" if
     they are.
+
+    `count` requests wait or are served now. Beyond `limit`, others are refused at once rather than served too late;
+    `refused` were.
     """
 
     def __init__(
@@ -41,32 +79,39 @@ class Batcher(Generic[Q, R]):
         gather: bool = False,
     ) -> None:
         self._carry_out = serve
-        self._free = workers
+        self._workers = self._free = workers
         self._max_batch = max_batch
         self._size = size
         self._gather = gather
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Queued[Q, R]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.limit = QueueLimit(max_batch, workers)
+        self._bytes = self.count = self.refused = 0
+        self._batch_seconds = 0.0
+        self.limit = MAX_QUEUED
         self.refusal = ""
 
     def add(self, request: Q) -> asyncio.Future[R]:
         """Queue a request; return the future of its result."""
         queued: Queued[Q, R] = Queued(request, self._loop.time(), self._size(request), self._loop.create_future())
-        if self.refusal or not self.limit.enter(queued.size):
-            queued.settle(Unavailable(self.refusal or "Too many requests are waiting"))
-            return queued.future
-        if not self._queue and self._free:
-            self._loop.call_soon(self._start_workers)  # all requests of one loop iteration are one batch
-        self._queue.append(queued)
+        if self.refusal:
+            queued.settle(Unavailable(self.refusal))
+        elif self.count >= self.limit or self._bytes + queued.size > MAX_QUEUED_BYTES:
+            self.refused += 1
+            queued.settle(Unavailable("Too many requests are waiting"))
+        else:
+            if not self._queue and self._free:
+                self._loop.call_soon(self._start_workers)  # all requests of one loop iteration are one batch
+            self.count += 1
+            self._bytes += queued.size
+            self._queue.append(queued)
         return queued.future
 
     def refuse(self, reason: str) -> None:
         """Take no more, and refuse those that wait."""
         self.refusal = reason
         while self._queue:
-            self._reject(self._queue.popleft(), reason)
+            self._settle([self._queue.popleft()], [Unavailable(reason)])
 
     async def close(self) -> None:
         """Take no more; return when all requests are settled."""
@@ -74,6 +119,13 @@ class Batcher(Generic[Q, R]):
         self._start_workers()
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def record(self, seconds: float) -> None:
+        """Set the limit by how long a batch took: the latest counts half, the one before a quarter, and so on."""
+        self._batch_seconds = (self._batch_seconds + seconds) / 2
+        # A new request waits for the batch that runs, those before its own, and its own.
+        batches = MAX_WAIT / max(self._batch_seconds, 1e-6) - 1
+        self.limit = min(MAX_QUEUED, max(MIN_QUEUE, int(batches * self._max_batch * self._workers)))
 
     def _start_workers(self) -> None:
         while self._free and (batch := self._take()):
@@ -86,7 +138,7 @@ class Batcher(Generic[Q, R]):
         while batch:
             began = self._loop.time()
             await self._serve(batch)
-            self.limit.record(self._loop.time() - began)
+            self.record(self._loop.time() - began)
             if self._gather and len(batch) > 1:
                 await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHER_DELAY))
             batch = self._take()
@@ -95,11 +147,10 @@ class Batcher(Generic[Q, R]):
     async def _serve(self, batch: list[Queued[Q, R]]) -> None:
         try:
             deadline = batch[0].since + RESPONSE_TIMEOUT
-            settle(batch, await self._carry_out([each.request for each in batch], deadline))
+            self._settle(batch, await self._carry_out([each.request for each in batch], deadline))
         except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
-            settle(batch, [error] * len(batch))
+            self._settle(batch, [error] * len(batch))
         finally:
-            self.limit.release(batch)
             del batch  # each has its error, and the error this frame; from Python 3.12 on a returned one too
 
     def _take(self) -> list[Queued[Q, R]]:
@@ -110,12 +161,15 @@ class Batcher(Generic[Q, R]):
         while self._queue and len(batch) < self._max_batch and size < MAX_BATCH_BYTES:
             queued = self._queue.popleft()
             if queued.since < oldest:
-                self._reject(queued, "The request has waited for too long")
+                self._settle([queued], [Unavailable("The request has waited for too long")])
             else:
                 batch.append(queued)
                 size += queued.size
         return batch
 
-    def _reject(self, queued: Queued[Q, R], reason: str) -> None:
-        self.limit.release([queued])
-        queued.settle(Unavailable(reason))
+    def _settle(self, batch: Sequence[Queued[Q, R]], results: Sequence[R | Exception]) -> None:
+        """Set the results of requests, and stop counting these."""
+        for each, result in zip(batch, results, strict=True):
+            each.settle(result)
+        self.count -= len(batch)
+        self._bytes -= sum([each.size for each in batch])

@@ -9,8 +9,7 @@ import psycopg
 
 from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Collection, Fail, Listing, Moment, Query, Snapshot, State, T, WriteObserver
-from storekeeper.commands import Command
+from storekeeper.collection import Collection, Fail, Listing, Moment, Query, Snapshot, State, T
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.importer import Session
@@ -19,12 +18,12 @@ from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, St
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.stores import Store
 from storekeeper.tokens import Token
-from storekeeper.write_queue import WriteQueue
+from storekeeper.write_queue import QueuedWrites, WriteQueue
 
 _STATEMENTS = reads.STATEMENTS | writer.STATEMENTS
 
 
-class PostgresCollection(Collection):
+class PostgresCollection(QueuedWrites, Collection):
     """A Collection in the database of a URL. Needs a running event loop.
 
     The database need not be reachable yet: until it is, every read and write raises Unavailable. `fail` is called
@@ -57,9 +56,6 @@ class PostgresCollection(Collection):
     def changes(self, query: ChangesQuery) -> asyncio.Future[ChangesPage]:
         return asyncio.ensure_future(self._reader.changes(query))
 
-    def write(self, command: Command) -> asyncio.Future[Store | None]:
-        return self._queue.add(command)
-
     async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
         def run() -> T:
             with imports.session(self._url, lock_timeout=lock_timeout) as session:
@@ -89,15 +85,6 @@ class PostgresCollection(Collection):
         # `get` of no id: other reads need the table `stores`, which alone may be locked or forbidden.
         state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
         single_row(rows(state))
-
-    async def refusal_of_writes(self, *, probe: bool) -> str:
-        return await self._queue.state.refusal(probe=probe)
-
-    def observe_writes(self, observer: WriteObserver) -> None:
-        self._queue.observe = observer
-
-    def queued_writes(self) -> tuple[int, int]:
-        return self._queue.limit.count, self._queue.limit.refused
 
     async def figures(self) -> Mapping[str, float | None]:
         (result,) = await self._pool.execute((b"figures", ()))

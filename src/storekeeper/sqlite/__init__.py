@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from storekeeper import importer, search
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Collection, Eventual, Fail, Listing, Moment, Query, Snapshot, State, WriteObserver
-from storekeeper.commands import Command
+from storekeeper.collection import Collection, Eventual, Fail, Listing, Moment, Query, Snapshot, State
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import CLOSED, Outcome, Unavailable
@@ -28,7 +27,7 @@ from storekeeper.sqlite.statements import as_json
 from storekeeper.sqlite.writer import Writer
 from storekeeper.stores import Store
 from storekeeper.tokens import USED_INTERVAL, Token
-from storekeeper.write_queue import WriteQueue
+from storekeeper.write_queue import QueuedWrites, WriteQueue
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -40,7 +39,7 @@ _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM 
   AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
 
 
-class SqliteCollection(Collection):
+class SqliteCollection(QueuedWrites, Collection):
     """A Collection in one SQLite file. Needs a running event loop, and a file that is prepared.
 
     `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no write is
@@ -94,9 +93,6 @@ class SqliteCollection(Collection):
         with self._translating():
             async for part in parts:
                 yield part
-
-    def write(self, command: Command) -> asyncio.Future[Store | None]:
-        return self._queue.add(command)
 
     async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
         def run() -> T:
@@ -152,15 +148,6 @@ class SqliteCollection(Collection):
     async def check(self) -> None:
         self._check_writable()
         self._read(self._reader.state)
-
-    async def refusal_of_writes(self, *, probe: bool) -> str:
-        return await self._queue.state.refusal(probe=probe)
-
-    def observe_writes(self, observer: WriteObserver) -> None:
-        self._queue.observe = observer
-
-    def queued_writes(self) -> tuple[int, int]:
-        return self._queue.limit.count, self._queue.limit.refused
 
     async def figures(self) -> Mapping[str, float | None]:
         try:
