@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from storekeeper import atomicfile, databases
-from storekeeper.databases import Execute
+from storekeeper.collection import Snapshot
 from storekeeper.errors import CannotStart, Damaged, Unavailable
 from storekeeper.search import MAX_SEARCHED_LENGTH, folded
 from storekeeper.sqlite import SqliteDatabase
@@ -123,8 +123,8 @@ def back_up(
 
 def _mark(url: str) -> None:
     """Note in the database when its latest backup was made, for the metrics, unless nothing can be written there."""
-    with suppress(CannotStart, Unavailable), databases.database(url).opened(write=True) as execute:
-        execute(_MARK, (time.time_ns() // 1_000_000,))
+    with suppress(CannotStart, Unavailable), databases.writing(url) as session:
+        session.write(_MARK, (time.time_ns() // 1_000_000,))
 
 
 def _outdated(file: Path, keep: int | None) -> list[Path]:
@@ -149,25 +149,25 @@ def verify(url: str) -> list[str]:
     if isinstance(found, SqliteDatabase) and (wrong := _differs(found.path)):
         return [wrong]
     try:
-        with found.opened(write=False) as execute:
-            problems = [str(line) for (line,) in execute(found.check) if line != "ok"]
-            return problems + list(_inconsistencies(execute))
+        with found.snapshot() as snapshot:
+            problems = [str(line) for (line,) in snapshot.select(found.check) if line != "ok"]
+            return problems + list(_inconsistencies(snapshot))
     except Damaged as error:
         return [error.problem]
 
 
-def _inconsistencies(execute: Execute) -> Iterator[str]:
-    ((stores, last_id, changes, last_seq),) = execute(_NUMBERS)
+def _inconsistencies(snapshot: Snapshot) -> Iterator[str]:
+    ((stores, last_id, changes, last_seq),) = snapshot.select(_NUMBERS)
     if stores != last_id:
         yield f"there are {stores} stores, and the greatest id is {last_id}"
     if changes != last_seq:
         yield f"there are {changes} changes, and the greatest number is {last_seq}"
-    for (id,) in execute(_DIFFERENT):
+    for (id,) in snapshot.select(_DIFFERENT):
         yield f"store {id} is not what its latest change made of it"
-    for (seq,) in execute(_MISFIT):
+    for (seq,) in snapshot.select(_MISFIT):
         yield f"change {seq} has another count, time or token than it can have"
     last, wrong = 0, list[int]()
-    while len(wrong) < 20 and (rows := list(execute(_SEARCHED, (last,)))):
+    while len(wrong) < 20 and (rows := list(snapshot.select(_SEARCHED, last))):
         wrong += [id for id, name, address, text in rows if text != folded(name, address)]
         last = rows[-1][0]
     for id in wrong[:20]:
@@ -190,28 +190,28 @@ def restore(
     if databases.is_database_file(url, file):
         raise CannotStart("the file is the database itself: name a backup", subject=str(file))
     try:
-        with atomicfile.unfinished(goal.path) as new, goal.excluded() as execute:
+        with atomicfile.unfinished(goal.path) as new, goal.excluded() as old:
             copied = databases.copy(backup, url_of(str(new)), progress)
-            lost = _lost(execute, backup) if execute else None
+            lost = _lost(old, backup) if old else None
             committing()
-            aside = goal.replace(new, time.strftime("before-restore-%Y-%m-%d-%H%M%S"), logs=execute is None)
+            aside = goal.replace(new, time.strftime("before-restore-%Y-%m-%d-%H%M%S"), logs=old is None)
         return Restored(*copied, aside, lost)
     except OSError as error:
         raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
 
 
-def _lost(execute: Execute, backup: str) -> Lost | None:
+def _lost(old: Snapshot, backup: str) -> Lost | None:
     """Return what the present collection has and its backup has not, None if the backup is of another one."""
-    with databases.database(backup).opened(write=False) as kept:
-        ((version,),) = kept(_VERSION)
-        before: dict[str, bool] = dict(kept(_TOKENS))
-        if list(kept(_CHANGE, (version,))) != list(execute(_CHANGE, (version,))):
+    with databases.database(backup).snapshot() as kept:
+        ((version,),) = kept.select(_VERSION)
+        before: dict[str, bool] = dict(kept.select(_TOKENS))
+        if list(kept.select(_CHANGE, version)) != list(old.select(_CHANGE, version)):
             return None
-    ((latest,),) = execute(_VERSION)
-    now: dict[str, bool] = dict(execute(_TOKENS))
+    ((latest,),) = old.select(_VERSION)
+    now: dict[str, bool] = dict(old.select(_TOKENS))
     return Lost(
         range(version + 1, latest + 1),
-        [id for (id,) in execute(_LATER_STORES, (version,))],
+        [id for (id,) in old.select(_LATER_STORES, version)],
         [name for name, revoked in now.items() if revoked and not before.get(name, True)],
         [name for name in now if name not in before],
     )

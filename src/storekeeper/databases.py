@@ -1,11 +1,11 @@
 """The database that a URL names, and what commands do with one. Imports all databases, `transfer`, the domain."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 from urllib.parse import quote, unquote
 
 from storekeeper import transfer
@@ -19,13 +19,10 @@ from storekeeper.sqlite.schema import files
 from storekeeper.tables import ALL_TOKENS
 from storekeeper.tokens import Token
 
-Execute: TypeAlias = Callable[..., Iterable[tuple[Any, ...]]]
-"""Executes a statement, with parameters `$1`, `$2`, in the transaction of a command; returns its rows."""
-
 _FIND = "SELECT number FROM tokens WHERE name = $1"
 _ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
   SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
-_REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2 RETURNING number"
+_REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2"
 _EPOCH = "SELECT epoch FROM collection"
 
 
@@ -57,11 +54,8 @@ class Database(Protocol):
     def exists(self) -> bool:
         """Return whether there is a collection; create nothing."""
 
-    def opened(self, *, write: bool) -> AbstractContextManager[Execute]:
-        """Open the prepared database for one transaction."""
-
     def session(self) -> AbstractContextManager[Session]:
-        """Open a session of the prepared database, for one import; commit at its end."""
+        """Open a session of the database, which exists, to write to it; commit at its end."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open the collection to read it, even where nothing can be written."""
@@ -101,6 +95,13 @@ def existing(url: str) -> Database:
     return found
 
 
+@contextmanager
+def writing(url: str) -> Iterator[Session]:
+    """Open a collection to write to it, behind the lock of all writers. Raises CannotStart, Unavailable."""
+    with existing(url).session() as session, session.writing(lambda: None):
+        yield session
+
+
 def absolute(url: str) -> str:
     """Return the URL that names the same database in every folder. Raises CannotStart."""
     found = database(url)
@@ -133,14 +134,15 @@ def is_database_file(url: str, file: Path) -> bool:
 
 def read_tokens(url: str) -> list[Token]:
     """Return all tokens of a collection. Raises CannotStart, Unavailable."""
-    with existing(url).opened(write=False) as execute:
-        return [Token(*row) for row in execute(ALL_TOKENS)]
+    with existing(url).snapshot() as snapshot:
+        return [Token(*row) for row in snapshot.select(ALL_TOKENS)]
 
 
 def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes. Raises EpochEnded, CannotStart, Unavailable."""
-    with existing(url).opened(write=False) as execute:
-        return page_of(execute(*statement(query)), query)
+    text, values = statement(query)
+    with existing(url).snapshot() as snapshot:
+        return page_of(snapshot.select(text, *values), query)
 
 
 def refuse_tokens(url: str) -> None:
@@ -154,25 +156,29 @@ def refuse_tokens(url: str) -> None:
 
 def add_token(url: str, token: Token) -> None:
     """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
-    with existing(url).opened(write=True) as execute:
-        if list(execute(_FIND, (token.name,))):
+    with writing(url) as session:
+        if list(session.execute(_FIND, (token.name,))):
             raise CannotStart(f"Token name {token.name} is or was in use; names cannot be reused")
-        execute(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
+        session.write(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
 
 
 def revoke_token(url: str, name: str, now: int) -> bool:
     """Revoke a token; return whether there is one of that name. Raises CannotStart, Unavailable."""
-    with existing(url).opened(write=True) as execute:
-        return bool(list(execute(_REVOKE, (now, name))))
+    with writing(url) as session:
+        return session.write(_REVOKE, (now, name)) > 0
 
 
 def epoch(url: str, *, renew: bool) -> str:
     """Return the epoch of a collection, a new one with `renew`. Raises CannotStart, Unavailable."""
     found = existing(url)
-    with found.opened(write=renew) as execute:
-        rows = list(execute(found.renew_epoch if renew else _EPOCH))
-        if not rows:
-            raise Unavailable("The row of the collection is missing, or a trigger or rule keeps it from changing")
+    if renew:
+        with writing(url) as session:
+            rows = list(session.execute(found.renew_epoch))
+    else:
+        with found.snapshot() as snapshot:
+            rows = list(snapshot.select(_EPOCH))
+    if not rows:
+        raise Unavailable("The row of the collection is missing, or a trigger or rule keeps it from changing")
     return str(rows[0][0])
 
 

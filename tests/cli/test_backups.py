@@ -216,9 +216,9 @@ CHANGES_OF_DATA = [
 
 def test_one_letter_that_changed_in_a_live_database_is_found(source: Database) -> None:
     def execute(*statements: str) -> None:
-        with databases.database(source.url).opened(write=True) as run:
+        with databases.writing(source.url) as session:
             for each in statements:
-                run(each)
+                session.execute(each)
 
     tables = ("stores", "changes")
     execute(*(f"CREATE TABLE good_{table} AS SELECT * FROM {table}" for table in tables))

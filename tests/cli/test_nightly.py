@@ -32,8 +32,8 @@ def write(file: Path, stores: dict[str, tuple[str, str]]) -> None:
 def kept(database: Database) -> list[Any]:
     statement = """SELECT value, name, address FROM stores LEFT JOIN external_ids ON store_id = id
       AND column_name = 'Store Number' ORDER BY id"""
-    with databases.database(database.url).opened(write=False) as execute:
-        return list(execute(statement))
+    with databases.database(database.url).snapshot() as snapshot:
+        return list(snapshot.select(statement))
 
 
 def test_a_nightly_file_that_is_killed_and_fed_again_has_each_store_once(tmp_path: Path, database: Database) -> None:

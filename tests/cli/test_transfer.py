@@ -69,9 +69,9 @@ EXTERNAL_IDS = [(2, "Nummer", "1"), (2, "store number", "Ä-7"), (3, "Nummer", "
 
 
 def add_external_ids(database: Database) -> None:
-    with databases.database(database.url).opened(write=True) as execute:
+    with databases.writing(database.url) as session:
         for row in reversed(EXTERNAL_IDS):
-            execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
+            session.execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
 
 
 def rows_of(database: Database, table: str) -> list[Row]:

@@ -169,7 +169,7 @@ class TestChanges:
     async def test_without_the_row_of_the_collection_nothing_is_read(self, database: Database) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(1))
-            with databases.database(database.url).opened(write=True) as execute:
-                execute("DELETE FROM collection")
+            with databases.writing(database.url) as session:
+                session.execute("DELETE FROM collection")
             with pytest.raises(Unavailable, match="row"):
                 await page(collection)

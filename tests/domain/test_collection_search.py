@@ -57,9 +57,9 @@ def with_words(everything: Sequence[dict[str, Any]], q: str) -> list[int]:
 
 
 def add_keys(database: Database, *rows: tuple[int, str, str]) -> None:
-    with databases.database(database.url).opened(write=True) as execute:
+    with databases.writing(database.url) as session:
         for row in rows:
-            execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
+            session.execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
 
 
 class TestSearches:

@@ -23,8 +23,8 @@ ALPHA, BETA, GAMMA = Payload("Alpha", "1 Road"), Payload("Beta"), Payload("Gamma
 
 
 def table(database: Database, statement: str) -> list[Any]:
-    with databases.database(database.url).opened(write=False) as execute:
-        return list(execute(statement))
+    with databases.database(database.url).snapshot() as snapshot:
+        return list(snapshot.select(statement))
 
 
 def stores(database: Database) -> list[Any]:

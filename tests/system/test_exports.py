@@ -38,9 +38,9 @@ def exported(
     folder = tmp_path_factory.mktemp("exports")
     with KINDS[request.param](folder) as database:
         fill_with(database, STORES)
-        with databases.database(database.url).opened(write=True) as execute:
+        with databases.writing(database.url) as session:
             for row in KEYS:
-                execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
+                session.execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
         with serving(folder, database=database.url) as service:
             yield service, database
 

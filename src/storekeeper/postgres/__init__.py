@@ -127,7 +127,6 @@ class PostgresDatabase:
         self.open_collection = partial(PostgresCollection, url)
         self.prepare = partial(schema.prepare, url)
         self.exists = partial(schema.exists, url)
-        self.opened = partial(bulk.opened, url)
         self.session = partial(imports.session, url)
         self.snapshot = partial(bulk.snapshot, url)
         self.target = partial(bulk.target, url)

@@ -1,23 +1,18 @@
-"""What commands do: snapshots for `transfer`, single statements. Imports psycopg and the domain.
-
-Each has a connection of its own.
-"""
+"""Snapshots for `transfer`, each on a connection of its own. Imports psycopg and the domain."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 
 from storekeeper.collection import COUNTED, Row, Rows, Snapshot, State
 from storekeeper.errors import Unavailable
 from storekeeper.postgres.pool import single_row
-from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, MIGRATION_LOCK, NEW_EPOCH, TYPES, prepare
+from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, NEW_EPOCH, TYPES, prepare
 from storekeeper.postgres.session import Connection, connected, translate
 from storekeeper.tables import ROW_ORDER, TABLES
 
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
-_COMMAND_LOCK = MIGRATION_LOCK + 1
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores),
@@ -88,15 +83,3 @@ def target(url: str, *, committing: Callable[[], None] = lambda: None) -> Iterat
         connection.execute(LOCK.encode())
         yield PostgresSnapshot(url, connection)
         committing()
-
-
-@contextmanager
-def opened(url: str, *, write: bool) -> Iterator[Callable[..., psycopg.RawCursor[tuple[Any, ...]]]]:
-    """Open a prepared database for a command; yield what executes statements. Raises Unavailable, CannotStart."""
-    with connected(url, commits=write) as connection:
-        if write:
-            connection.execute(LOCK_TIMEOUT)
-            # One command after another. The lock of a table would keep the service and its backups from others.
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_COMMAND_LOCK,))
-        cursor = psycopg.RawCursor(connection)
-        yield lambda statement, values=(): cursor.execute(statement.encode(), values)

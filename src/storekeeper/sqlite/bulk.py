@@ -58,10 +58,11 @@ class SourceSnapshot(SqliteSnapshot):
 
     def select(self, statement: str, *values: str | int) -> Rows:
         try:
-            yield from super().select(statement, *values)
-        except errors.READ_ERRORS as error:  # translate here, or the handler of the target would blame the target
+            with schema.raising_cannot_start(self._path, "reading"):
+                yield from super().select(statement, *values)
+        except CannotStart:
             self._check()
-            raise Unavailable(str(error), subject=str(self._path)) from None
+            raise
         self._check()
 
     def _check(self) -> None:

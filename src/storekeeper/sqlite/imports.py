@@ -11,7 +11,7 @@ import apsw
 
 from storekeeper import importer
 from storekeeper.errors import Outcome, Unavailable
-from storekeeper.sqlite import connections, errors
+from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 
@@ -40,6 +40,14 @@ def session(
         raise errors.translate(error, connection, Outcome.UNKNOWN) from None
     finally:
         connection.close()
+
+
+@contextmanager
+def command_session(path: Path) -> Iterator["SqliteSession"]:
+    """Open a session for a command, on a file that exists. Raises CannotStart, Unavailable."""
+    schema.prepare(path, upgrade=False)
+    with schema.raising_cannot_start(path), session(path) as opened:
+        yield opened
 
 
 class SqliteSession:

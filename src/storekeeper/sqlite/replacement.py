@@ -1,23 +1,21 @@
 """Another file in the place of a database, whose own files are kept. Imports `atomicfile`, the domain."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import apsw
 
 from storekeeper.atomicfile import sync_folder
+from storekeeper.collection import Snapshot
 from storekeeper.errors import CannotStart
 from storekeeper.sqlite import connections, schema
-
-Read = Callable[..., list[tuple[Any, ...]]]
-"""Executes a statement and returns its rows. Raises CannotStart."""
+from storekeeper.sqlite.bulk import SourceSnapshot
 
 
 @contextmanager
-def excluded(path: Path) -> Iterator[Read | None]:
+def excluded(path: Path) -> Iterator[Snapshot | None]:
     """Keep all others from a database file; yield what reads it, None if nothing can. Raises CannotStart."""
     with ExitStack() as stack:
         try:
@@ -33,11 +31,7 @@ def excluded(path: Path) -> Iterator[Read | None]:
             yield None
             return
 
-        def read(statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-            with schema.raising_cannot_start(path, "reading"):
-                return connection.execute(statement, values).fetchall()
-
-        yield read
+        yield SourceSnapshot(connection, path, None)
 
 
 def replace(path: Path, new: Path, suffix: str, *, logs: bool) -> Path | None:

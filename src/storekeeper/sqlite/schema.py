@@ -3,7 +3,7 @@
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from storekeeper import atomicfile
 from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Damaged, Outcome
 from storekeeper.sqlite import errors, migrations
 from storekeeper.sqlite.connections import START_TIMEOUT, connect, open_read_only, transaction
-from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number
 
 APPLICATION_ID = 0x53544F52
@@ -109,22 +108,6 @@ def open_source(path: Path) -> apsw.Connection:
         if not _refuse_foreign(path, _open_unwritable(path), upgrade=False):
             raise CannotStart("empty, so there is nothing to read: name another file", subject=str(path))
         return _open_unwritable(path)
-
-
-@contextmanager
-def opened(path: Path, *, write: bool) -> Iterator[Callable[..., apsw.Cursor]]:
-    """Open a database for a command; yield what executes statements in a transaction. Raises CannotStart."""
-    if write:
-        prepare(path, upgrade=False)
-    with (
-        raising_cannot_start(path),
-        closing(connect(path, timeout=START_TIMEOUT) if write else open_source(path)) as connection,
-    ):
-        identity = FileIdentity(path) if write else None
-        with transaction(connection, "IMMEDIATE" if write else "DEFERRED"):
-            yield connection.execute
-        if identity is not None:
-            identity.check()
 
 
 def files(path: Path) -> tuple[Path, ...]:
