@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote
 
-from storekeeper import transfer
+from storekeeper import importer, transfer
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Collection, Fail, Snapshot
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
@@ -54,8 +54,11 @@ class Database(Protocol):
     def exists(self) -> bool:
         """Return whether there is a collection; create nothing."""
 
-    def session(self) -> AbstractContextManager[Session]:
-        """Open a session of the database, which exists, to write to it; commit at its end."""
+    def session(self, *, lock_timeout: float = ...) -> AbstractContextManager[Session]:
+        """Open a session of the database, which exists, to write to it; commit at its end.
+
+        It waits for other writers for up to `lock_timeout` seconds.
+        """
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open the collection to read it, even where nothing can be written."""
@@ -98,7 +101,7 @@ def existing(url: str) -> Database:
 @contextmanager
 def writing(url: str) -> Iterator[Session]:
     """Open a collection to write to it, behind the lock of all writers. Raises CannotStart, Unavailable."""
-    with existing(url).session() as session, session.writing(lambda: None):
+    with existing(url).session(lock_timeout=importer.LOCK_TIMEOUT) as session, session.writing(lambda: None):
         yield session
 
 

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from storekeeper.concurrency.batcher import Batcher
-from storekeeper.concurrency.queue_limit import QUEUE_TIMEOUT
+from storekeeper.concurrency.batcher import QUEUE_TIMEOUT, Batcher
 from storekeeper.errors import Unavailable
 
 MIB = 2**20

@@ -43,10 +43,10 @@ def session(
 
 
 @contextmanager
-def command_session(path: Path) -> Iterator["SqliteSession"]:
+def command_session(path: Path, *, lock_timeout: float = importer.LOCK_TIMEOUT) -> Iterator["SqliteSession"]:
     """Open a session for a command, on a file that exists. Raises CannotStart, Unavailable."""
     schema.prepare(path, upgrade=False)
-    with schema.raising_cannot_start(path), session(path) as opened:
+    with schema.raising_cannot_start(path), session(path, lock_timeout=lock_timeout) as opened:
         yield opened
 
 
