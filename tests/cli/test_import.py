@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 
 import pytest
 
+from storekeeper.cli import imports
 from storekeeper.imports import Row
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.stores import Payload
@@ -367,6 +368,19 @@ def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(tmp_path: P
         assert f"The import {adds} 1. Go on? [y/N]".encode() in done.stderr
         assert len(content(database)) == count
     assert command("import", database, "--add", "--yes", str(file)).returncode == 0
+
+
+def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
+    tmp_path: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is anybody asked then: the import has the lock of all writers."""
+    fill_with(database, [])
+    (tmp_path / "stores.csv").write_text("name\n" + "".join(f"New {number}\n" for number in range(11)))
+    monkeypatch.setattr(imports, "_tell", lambda _: fill_with(database, [Payload("Other")]))
+    done = command("import", database, "--match", "name", str(tmp_path / "stores.csv"))
+    [line] = refused(done)
+    assert line.endswith("to a list of 1, since others wrote meanwhile: repeat it; nothing was imported")
+    assert content(database) == [("Other", None)]
 
 
 def test_a_dry_run_into_no_database_makes_none(tmp_path: Path, database: Sqlite) -> None:

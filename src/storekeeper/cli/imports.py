@@ -103,15 +103,7 @@ def import_(  # noqa: PLR0913 - each is an option
     )
     if rejects is not None:
         _check_rejects(rejects, file, settings.database)
-    with ExitStack() as stack:
-        target = _Target(settings, stack, dry_run=dry_run)
-        with _telling_failures(file, target):
-            rows = SheetRows(stack.enter_context(_opened(file)), order)
-            target.prepare()
-            if ignored := ", ".join(rows.columns.ignored):
-                print_line(f"Ignored columns: {_cut(ignored, 4 * _MAX_SHOWN_LENGTH)}")
-            plan = _carry_out(target, rows, replace(order, match=rows.match), _Review(rows, rejects, yes=yes))
-        _tell_end(plan, target)
+    _carry_out(settings, file, order, rejects, yes=yes)
 
 
 def _check_rejects(rejects: Path, file: Path, database: str) -> None:
@@ -124,34 +116,27 @@ def _check_rejects(rejects: Path, file: Path, database: str) -> None:
         )
 
 
-class _Target:
-    """The database to import into; for a dry run into one that does not exist, an empty one for the time."""
+def _carry_out(settings: Settings, file: Path, order: Import, rejects: Path | None, *, yes: bool) -> None:
+    from storekeeper import databases, importer
 
-    def __init__(self, settings: Settings, stack: ExitStack, *, dry_run: bool) -> None:
-        from storekeeper import databases
-
-        self.database = databases.database(settings.database)
-        self.name = self.database.name
-        self.is_new = not self.database.exists()
-        if self.is_new and dry_run:
+    database = databases.database(settings.database)
+    is_new = not database.exists()
+    target = f"the new database {database.name}" if is_new else database.name
+    with _telling_failures(file, target), ExitStack() as stack:
+        rows = SheetRows(stack.enter_context(_opened(file)), order)
+        if is_new and order.dry_run:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            self.database = databases.database(f"sqlite:///{folder}/empty.db")
-
-    def prepare(self) -> None:
-        self.database.prepare(upgrade=False)
-        if self.is_new:
-            self.name = f"the new database {self.name}"
-
-
-def _carry_out(target: _Target, rows: SheetRows, order: Import, review: "_Review") -> Plan:
-    from storekeeper import importer
-
-    with target.database.session() as session:
+            database = databases.database(f"sqlite:///{folder}/empty.db")
+        database.prepare(upgrade=False)
+        if ignored := ", ".join(rows.columns.ignored):
+            print_line(f"Ignored columns: {_cut(ignored, 4 * _MAX_SHOWN_LENGTH)}")
+        session = stack.enter_context(database.session())
+        order, review = replace(order, match=rows.match), _Review(rows, rejects, yes=yes)
         plan = importer.carry_out(session, _shown(rows), order, review=review, committing=ignore_interrupts)
-    assert isinstance(plan, Plan)  # without a key, there is no replay
-    if plan.refuses:  # a dry run
-        raise Refused(plan.report)
-    return plan
+        assert isinstance(plan, Plan)  # without a key, there is no replay
+        if plan.refuses:  # a dry run
+            raise Refused(plan.report)
+    _tell_end(plan, target, is_new=is_new)
 
 
 def _shown(rows: SheetRows) -> Iterator[Row]:
@@ -166,26 +151,26 @@ def _shown(rows: SheetRows) -> Iterator[Row]:
 
 
 @contextmanager
-def _telling_failures(file: Path, target: _Target) -> Iterator[None]:
+def _telling_failures(file: Path, target: str) -> Iterator[None]:
     """Turn what can go wrong into one line that says what was done."""
     try:
-        with saying_if_interrupted(f"nothing was imported into {target.name}"):
+        with saying_if_interrupted(f"nothing was imported into {target}"):
             yield
     except NeedsMatch:
-        raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target.name) from None
+        raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target) from None
     except BadFile as error:
         field, _, column = error.value.partition("=")
         hint = f": repeat with --{error.parameter} {field}" + f'="{column}"' * bool(column) if error.value else ""
-        raise CannotStart(f"{error}{hint}; nothing was imported into {target.name}", subject=str(file)) from None
+        raise CannotStart(f"{error}{hint}; nothing was imported into {target}", subject=str(file)) from None
     except Refused as error:
-        done = f"Nothing was imported into {target.name}: {error.why}"
+        done = f"Nothing was imported into {target}: {error.why}"
         raise CannotStart(f"{done}; {_remedy(error.report)}", subject=str(file)) from None
     except OSError as error:
         raise CannotStart(f"cannot read {file}: {error.strerror}") from None
     except Unavailable as error:
         is_known = error.outcome is Outcome.NONE
         done = "nothing was imported" if is_known else "it is unknown whether the stores were imported"
-        raise CannotStart(f"{error.problem}; {done}", subject=target.name) from None
+        raise CannotStart(f"{error.problem}; {done}", subject=target) from None
 
 
 @contextmanager
@@ -217,25 +202,30 @@ def _maps(values: list[str]) -> Mapping[str, str]:
 
 
 class _Review:
-    """Tells the user what an import will do, asks, and writes the rejects, before anything else is written."""
+    """Tells the user what an import will do, asks, and writes the rejects, before anything else is written.
+
+    If others wrote in between, it is called again, behind the lock: then it asks nothing, or all writers would wait.
+    """
 
     def __init__(self, rows: SheetRows, rejects: Path | None, *, yes: bool) -> None:
         self._rows = rows
         self._rejects = rejects
         self._approved = sys.maxsize if yes else MAX_UNASKED
-        self._is_told = False
+        self._is_locked = False
 
     def __call__(self, plan: Plan) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_locked:
             _tell(plan)
         if plan.order.dry_run or plan.refuses:
             return
         created, total = plan.report.created, plan.numbers.total
         if total and created > self._approved:
-            adds = f"adds {counted(created, 'store')}, which nobody can delete, to a list of {total:,}"
-            ask(f"the import {adds}", "nothing was imported")
+            adds = f"the import adds {counted(created, 'store')}, which nobody can delete, to a list of {total:,}"
+            if self._is_locked:
+                raise CannotStart(f"{adds}, since others wrote meanwhile: repeat it; nothing was imported")
+            ask(adds, "nothing was imported")
             self._approved = created
+        self._is_locked = True
         if self._rejects:
             with atomicfile.replacing(self._rejects) as file:
                 self._rows.write_rejects(file, plan.messages)
@@ -285,7 +275,7 @@ def _cut(text: str, length: int = _MAX_SHOWN_LENGTH) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _tell_end(plan: Plan, target: _Target) -> None:
+def _tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
     report, ids = plan.report, plan.ids
     as_ids = f" as {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" if ids else ""
     others = {"in conflict, skipped": report.conflicts, "bad, skipped": report.bad}
@@ -296,8 +286,8 @@ def _tell_end(plan: Plan, target: _Target) -> None:
         *(f"{n:,} {what}" for what, n in others.items() if n),
     ]
     if report.dry_run:
-        print_line(f"Dry run: {', '.join(counts)} if imported into {target.name}, version {report.version}")
+        print_line(f"Dry run: {', '.join(counts)} if imported into {target}, version {report.version}")
         return
     versions = f"version {plan.before} before, {report.version} now"
-    start = "; start the service with the same --database" * target.is_new
-    print_line(f"{', '.join(counts)} in {target.name}; {versions}{start}")
+    start = "; start the service with the same --database" * is_new
+    print_line(f"{', '.join(counts)} in {target}; {versions}{start}")
