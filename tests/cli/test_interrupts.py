@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.cli import imports, transfers
+from storekeeper.cli import backups, imports
 from storekeeper.cli.terminal import ignore_interrupts, print_line
 from storekeeper.stores import Payload
 from tests.harness.command import Done, run
@@ -17,7 +17,7 @@ from tests.harness.transfers import fill_with
 MOMENTS = {"a row": 130, "before COMMIT": 130, "COMMIT": 0, "after COMMIT": 0}
 """Where Ctrl-C is pressed, and the exit status."""
 
-MODULES = (imports, transfers)
+MODULES = (imports, backups)
 
 
 def interrupt(*_: object) -> None:

@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import backups, changes, exports, imports, ready, tokens, transfers
+from storekeeper.cli import backups, changes, exports, imports, ready, tokens
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import ask, open_standard_streams, print_line, print_now
 from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
@@ -125,7 +125,7 @@ def serve(settings: Settings) -> int:
 app.add_typer(tokens.app, name="token")
 app.command("import")(imports.import_)
 app.command()(exports.export)
-app.command()(transfers.copy)
+app.command()(backups.copy)
 app.command()(changes.changes)
 app.command()(backups.backup)
 app.command()(backups.verify)

@@ -1,4 +1,4 @@
-"""The commands for backups: backup, verify, restore. Each imports what it needs when it runs."""
+"""The commands backup, verify, restore and copy. Each imports what it needs when it runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,8 +35,8 @@ def backup(
 
     with saying_if_interrupted("there is no new backup"), progress("Backing up", "rows") as show:
         made = backups.back_up(settings.database, target, show, keep=keep, committing=ignore_interrupts)
-    content = f"{counted(made.stores, 'store')} and {counted(made.changes, 'change')}"
-    print_line(f"{content} of {databases.database(settings.database).name} backed up into {made.file}, and verified")
+    name = databases.database(settings.database).name
+    print_line(f"{_counts(made.stores, made.changes)} of {name} backed up into {made.file}, and verified")
 
 
 def verify(
@@ -76,8 +76,7 @@ def restore(
     with saying_if_interrupted("nothing was restored"), progress("Restoring", "rows") as show:
         done = backups.restore(file, settings.database, show, ignore_interrupts)
     name = databases.database(settings.database).name
-    content = f"{counted(done.stores, 'store')} and {counted(done.changes, 'change')}"
-    print_line(f"{content} restored into {name}; its new epoch is {done.epoch}")
+    print_line(f"{_counts(done.stores, done.changes)} restored into {name}; its new epoch is {done.epoch}")
     if done.aside is not None:
         print_line(f"The database that was there is now {done.aside}")
         _print_lost(done.lost, done.aside)
@@ -101,3 +100,31 @@ def _print_lost(lost: "Lost | None", aside: Path) -> None:
         print_line(f"Revoked tokens are good again: revoke {', '.join(lost.good_again)}")
     if lost.gone:
         print_line(f"Tokens are gone: add {', '.join(lost.gone)} again")
+
+
+def copy(
+    source: Annotated[str, typer.Argument(help="URL of the database to read, as for --database.")],
+    target: Annotated[str, typer.Argument(help="URL of a new file, or of an empty PostgreSQL database.")],
+    *,
+    move: Annotated[
+        bool, typer.Option("--move", help="Keep the epoch. Nobody may write to the source any more.")
+    ] = False,
+) -> None:
+    """Copy a collection to another database.
+
+    This also backs a collection up, restores a backup, and moves a collection. All stores, changes, keys and tokens
+    are copied as of one moment, and verified; or nothing is copied. The service of the source may be running. The
+    copy gets a new epoch: from now on, both may give one number to different changes, so no ETag of the source
+    matches in the copy. With --move, the ETags of clients stay valid.
+    """
+    from storekeeper import databases
+
+    with saying_if_interrupted("nothing was copied into the target"), progress("Copying", "rows") as show:
+        stores, changes, epoch = databases.copy(source, target, show, move=move, committing=ignore_interrupts)
+    between = f"from {databases.database(source).name} into {databases.database(target).name}"
+    kept = f"the copy keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
+    print_line(f"{_counts(stores, changes)} copied {between}, and verified; {kept}")
+
+
+def _counts(stores: int, changes: int) -> str:
+    return f"{counted(stores, 'store')} and {counted(changes, 'change')}"

@@ -12,11 +12,8 @@ TYPES = {
 }
 """The media type of each format."""
 
-ABSENT = None
-"""The cell of a column that a row of JSON lines does not have."""
-
 Record = tuple[int, list[object]]
-"""The line where a row begins, and its cells: texts, or ABSENT; JSON lines may have anything else."""
+"""The line where a row begins, and its cells: texts, of JSON lines anything; None if the row lacks the column."""
 
 
 class BadFile(StorekeeperError):

@@ -14,7 +14,7 @@ from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
 
-from storekeeper.sheets import ABSENT, FIELDS, BadFile, Record, xlsx
+from storekeeper.sheets import FIELDS, BadFile, Record, xlsx
 
 Kind = Literal["csv", "jsonl", "xlsx"]
 
@@ -124,13 +124,10 @@ def _json(lines: Iterator[str]) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            record = _decode(line)
+            record = {name: "" if cell is None else cell for name, cell in _decode(line).items()}
         except (msgspec.DecodeError, RecursionError):
             raise BadFile(f"line {number}: not a JSON object") from None
         if not columns:
             columns = list(record | dict.fromkeys(FIELDS))
             yield number, list[object](columns)
-        yield (
-            number,
-            ["" if (cell := record.get(name, ABSENT)) is None and name in record else cell for name in columns],
-        )
+        yield number, [record.get(name) for name in columns]

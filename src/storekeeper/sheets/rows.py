@@ -27,7 +27,7 @@ from storekeeper.problems import (
     limited,
     shown,
 )
-from storekeeper.sheets import ABSENT, BadFile, Record
+from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.columns import Columns
 from storekeeper.sheets.records import open_sheet
 from storekeeper.stores import MAX_NAME_LENGTH, check_payload
@@ -88,7 +88,7 @@ class SheetRows:
         if len(cells) < width or any(cells[width:]):
             wrong.append(Wrong("row", "", CELLS, f"The row has {len(cells)} cells instead of {width}"))
             return Row(place, line, None, None, encode_wrong(wrong), 0, None, None)
-        values = {field: value for field, of in self.columns.fields.items() if (value := of(cells)) is not ABSENT}
+        values = {field: value for field, of in self.columns.fields.items() if (value := of(cells)) is not None}
         name, address = self._content(values, wrong)
         version = str(values.get("version", "")).strip()
         if version and not _VERSION.fullmatch(version):
@@ -166,4 +166,4 @@ class SheetRows:
 
 
 def _text(cell: object) -> str:
-    return "" if cell is ABSENT else str(cell)
+    return "" if cell is None else str(cell)

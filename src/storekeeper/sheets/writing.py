@@ -44,19 +44,10 @@ def write(file: IO[bytes], format: str, columns: Sequence[str], rows: Iterable[R
 def _write_csv(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], *, excel: bool) -> None:
     if excel:
         file.write(codecs.BOM_UTF8)
-    writer = csv.writer(_Encoding(file), delimiter=";" if excel else ",")
+    # A TextIOWrapper would flush the file at its end, and a pipe that nobody reads blocks.
+    writer = csv.writer(codecs.getwriter("utf-8")(file), delimiter=";" if excel else ",")
     writer.writerow(columns)
     writer.writerows(rows)
-
-
-class _Encoding:
-    """Writes text as UTF-8. A TextIOWrapper would flush the file at its end, and a pipe that nobody reads blocks."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._write = file.write
-
-    def write(self, text: str) -> None:
-        self._write(text.encode())
 
 
 def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) -> None:
