@@ -1,4 +1,4 @@
-// Requests to the service. A read goes on by itself until a response comes; a write is `outbox.js`'s to repeat.
+// Requests to the service. `request` goes on by itself until a response comes; a store's write is `outbox.js`'s to repeat.
 
 import { recall } from "./keep.js";
 
@@ -85,23 +85,26 @@ export function pause(tries) {
 
 export const isAway = (status) => status === 502 || status === 503 || status === 504;
 
-/** Read until a response comes that says something. */
-export async function read(path, { signal } = {}) {
+/** What a response lacks: "token", a good one; "readonly", one that may write; or null. */
+export const lack = (status, method) => (status === 401 ? "token" : status === 403 && method ? "readonly" : null);
+
+/** Send, after an outage or with another token again, until a response comes that says something. */
+export async function request(path, options = {}) {
   for (let tries = 0; ; tries++) {
-    signal?.throwIfAborted();
-    try {
-      const response = await send(path, { signal });
-      if (response.status === 401) {
-        await needToken("token");
-        continue;
-      }
-      if (!isAway(response.status)) return response;
-    } catch (error) {
+    options.signal?.throwIfAborted();
+    const response = await send(path, options).catch((error) => {
       if (!(error instanceof Lost)) throw error;
-    }
-    await pause(tries);
+    });
+    const lacks = lack(response?.status, options.method);
+    if (lacks) await needToken(lacks);
+    else if (!response || isAway(response.status)) await pause(tries);
+    else return response;
   }
 }
+
+/** The cursor of an entity tag, also of one that a proxy marked; and the epoch of a cursor. */
+export const cursorOf = (tag) => tag.replace(/^W\/|"/g, "");
+export const epochOf = (cursor) => cursor.split(".")[1];
 
 /** Letters at random, also over plain HTTP, where there is no crypto.randomUUID. */
 export const newKey = () =>

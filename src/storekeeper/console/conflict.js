@@ -16,18 +16,13 @@ export async function resolveConflict({ id, base, theirs, mine, change }) {
     if (open) event.preventDefault();
   };
   const author = change ? who(change) : words.someone;
-  const closed = await ask(
-    { "aria-labelledby": "conflict-title", class: "conflict" },
-    h("form", { method: "dialog", novalidate: true, onsubmit: submit },
-      h("h1", { id: "conflict-title", tabindex: "-1", autofocus: true }, words.conflict.title(author, id)),
-      h("p", { class: "lead" }, clashes.length ? words.conflict.choose : words.conflict.fits,
-        change ? [" ", words.conflict.when, " ", time(change.at), "."] : null),
-      fields.map((field) => field.node),
-      h("div", { class: "actions end" },
-        h("button", { class: "quiet", value: "back" }, words.conflict.back),
-        h("button", { class: "primary", value: "save" }, words.store.save)),
-    ),
-  );
+  const when = change ? [" ", words.conflict.when, " ", time(change.at), "."] : null;
+  const lead = [clashes.length ? words.conflict.choose : words.conflict.fits, when];
+  const closed = await ask({ title: words.conflict.title(author, id), lead, onsubmit: submit, onTitle: true, class: null },
+    fields.map((field) => field.node),
+    h("div", { class: "actions end" },
+      h("button", { class: "quiet", value: "back" }, words.conflict.back),
+      h("button", { class: "primary", value: "save" }, words.store.save)));
   return closed === "save" ? Object.fromEntries(fields.map((field) => [field.name, field.result])) : null;
 }
 

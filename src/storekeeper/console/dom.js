@@ -29,9 +29,11 @@ export function say(text) {
   setTimeout(() => (find("said").textContent = text), 50);
 }
 
-/** Show a dialog until it is closed; return what it was closed with, "" for Escape. */
-export function ask(properties, ...children) {
-  const dialog = h("dialog", properties, ...children);
+/** Ask in a dialog; return the value of the button that closed it, "" for Escape. `lead` stands below the title. */
+export function ask({ title, lead, onsubmit, onTitle, ...properties }, ...children) {
+  const dialog = h("dialog", { class: "narrow", "aria-label": title, ...properties },
+    h("form", { method: "dialog", novalidate: true, onsubmit },
+      h("h1", { tabindex: "-1", autofocus: onTitle }, title), h("p", { class: "lead" }, lead), ...children));
   const before = document.activeElement;
   document.body.append(dialog);
   dialog.showModal();

@@ -4,7 +4,7 @@ import { tokenMark } from "./api.js";
 import { h } from "./dom.js";
 import { words } from "./words.js";
 
-const LONGEST_SHOWN = 300;
+const MAX_SHOWN = 300;
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const thisYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long" });
 const otherYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
@@ -32,10 +32,12 @@ export const clockTime = (at) => h("time", { datetime: at, title: whole.format(n
 /** Who made a change. Without a token of our own the service names nobody. */
 export const who = ({ by }) => by ?? (tokenMark() ? words.withoutToken : words.someone);
 
+export const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
+
 /** A value as text, cut where it is very long. */
 export function shown(value, none = words.none.address) {
   if (value === null || value === "") return h("i", { class: "none" }, none);
-  return h("bdi", {}, value.length > LONGEST_SHOWN ? `${value.slice(0, LONGEST_SHOWN)}…` : value);
+  return h("bdi", {}, cut(value, MAX_SHOWN));
 }
 
 /** What a change changed, field by field: old struck through, new on tint. */

@@ -1,6 +1,6 @@
 // The history of one store: who changed what and when, newest first; each earlier version can be brought back.
 
-import { read } from "./api.js";
+import { request } from "./api.js";
 import { button, h } from "./dom.js";
 import { difference, time, who } from "./format.js";
 import { words } from "./words.js";
@@ -28,7 +28,7 @@ export class History {
 
   async load() {
     const { id, oldest } = this;
-    const { status, data } = await read(`changes?store=${id}&order=desc&limit=${PAGE}${oldest ? `&after=${oldest}` : ""}`);
+    const { status, data } = await request(`changes?store=${id}&order=desc&limit=${PAGE}${oldest ? `&after=${oldest}` : ""}`);
     if (status !== 200 || this.id !== id || this.oldest !== oldest) return;
     const items = data.changes.map((change, at) => this.item(change, oldest === null && at === 0));
     if (oldest === null) this.items.replaceChildren(...items);

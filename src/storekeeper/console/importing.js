@@ -1,7 +1,7 @@
 // A sheet, pasted or dropped: which columns mean what, what would happen, and then the import. The service reads the
 // file, so that what is shown here is what is written.
 
-import { isAway, Lost, needToken, newKey, pause, read, send } from "./api.js";
+import { newKey, request } from "./api.js";
 import { ask, button, h, icon, say } from "./dom.js";
 import { guess, query, several } from "./columns.js";
 import { Preview } from "./preview.js";
@@ -71,7 +71,7 @@ export class Importing {
     if (response.status !== 200) return this.begin(words.import.unreadable(response.data.message));
     const rows = response.data.problems.map((problem) => Object.values(problem.row));
     if (!rows.length) return this.begin(words.import.nothing);
-    const total = await read("stores?limit=1");
+    const total = await request("stores?limit=1");
     this.sheet = guess(rows, Number(total.headers.get("total-count")) === 0);
     await this.preview();
   }
@@ -81,23 +81,14 @@ export class Importing {
     say(text);
   }
 
-  /** Send the file; go on by itself after an outage or with another token, with the same key. */
-  async post(parameters, headers = {}) {
+  /** Send the file. */
+  post(parameters, headers = {}) {
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries({ ...parameters, encoding: this.encoding })) {
       for (const one of [value].flat()) if (one) search.append(name, one);
     }
-    const options = { method: "POST", body: this.file, headers: { "Content-Type": this.type, ...headers }, timeout: TIMEOUT };
-    for (let tries = 0; ; tries++) {
-      try {
-        const response = await send(`imports?${search}`, options);
-        if (response.status === 401 || response.status === 403) await needToken(response.status === 401 ? "token" : "readonly");
-        else if (!isAway(response.status)) return response;
-      } catch (error) {
-        if (!(error instanceof Lost)) throw error;
-      }
-      await pause(tries);
-    }
+    const sent = { method: "POST", body: this.file, headers: { "Content-Type": this.type, ...headers } };
+    return request(`imports?${search}`, { ...sent, timeout: TIMEOUT });
   }
 
   /** Show what an import would do. */
@@ -163,13 +154,10 @@ export class Importing {
   async confirm() {
     const { report } = this;
     if (report.created) {
-      const answer = await ask({ class: "narrow", "aria-labelledby": "confirm-title" },
-        h("form", { method: "dialog" },
-          h("h1", { id: "confirm-title" }, words.import.confirm(report.created)),
-          h("p", { class: "lead" }, words.import.confirmWhy),
-          h("div", { class: "actions" },
-            h("button", { class: "primary", value: "yes" }, words.import.go(report, 0)),
-            h("button", { class: "quiet", value: "no" }, words.import.back))));
+      const answer = await ask({ title: words.import.confirm(report.created), lead: words.import.confirmWhy },
+        h("div", { class: "actions" },
+          h("button", { class: "primary", value: "yes" }, words.import.go(report, 0)),
+          h("button", { class: "quiet", value: "no" }, words.import.back)));
       if (answer !== "yes") return;
     }
     await this.write();

@@ -4,18 +4,21 @@
 const PREFIX = `storekeeper ${new URL(".", location.href).pathname} `;
 const memory = new Map();
 
-function area(kind) {
+const NOTHING = { getItem: () => null, setItem: () => {}, removeItem: () => {}, length: 0 };
+const area = (name) => {
   try {
-    return kind === "tab" ? sessionStorage : localStorage;
+    return window[name];
   } catch {
-    return { getItem: () => null, setItem: () => {}, removeItem: () => {}, length: 0 };
+    return NOTHING;
   }
-}
+};
+const [tab, computer] = [area("sessionStorage"), area("localStorage")];
+const areas = [tab, computer];
 
 export function recall(name, otherwise = null) {
-  for (const kind of ["tab", "computer"]) {
+  for (const stored of areas) {
     try {
-      const text = area(kind).getItem(PREFIX + name);
+      const text = stored.getItem(PREFIX + name);
       if (text !== null) return JSON.parse(text);
     } catch {
       // Somebody else wrote it: as if nothing was there.
@@ -27,7 +30,7 @@ export function recall(name, otherwise = null) {
 export function keep(name, value) {
   memory.set(name, value);
   try {
-    area(isShared() ? "tab" : "computer").setItem(PREFIX + name, JSON.stringify(value));
+    (isShared() ? tab : computer).setItem(PREFIX + name, JSON.stringify(value));
   } catch {
     // It stays in `memory`.
   }
@@ -35,14 +38,13 @@ export function keep(name, value) {
 
 export function forget(name) {
   memory.delete(name);
-  for (const kind of ["tab", "computer"]) area(kind).removeItem(PREFIX + name);
+  for (const stored of areas) stored.removeItem(PREFIX + name);
 }
 
 /** The names of all that is kept and begins with these letters. */
 export function kept(beginning) {
   const names = new Set(memory.keys());
-  for (const kind of ["tab", "computer"]) {
-    const stored = area(kind);
+  for (const stored of areas) {
     for (let at = 0; at < stored.length; at++) {
       if (stored.key(at).startsWith(PREFIX)) names.add(stored.key(at).slice(PREFIX.length));
     }
@@ -50,10 +52,10 @@ export function kept(beginning) {
   return [...names].filter((name) => name.startsWith(beginning));
 }
 
-export const isShared = () => Boolean(area("tab").getItem(`${PREFIX}shared`));
+export const isShared = () => Boolean(tab.getItem(`${PREFIX}shared`));
 
 /** Say whether this is a computer that others use too: then nothing outlives the tab. */
 export function share(shared) {
-  if (shared) area("tab").setItem(`${PREFIX}shared`, "true");
-  else area("tab").removeItem(`${PREFIX}shared`);
+  if (shared) tab.setItem(`${PREFIX}shared`, "true");
+  else tab.removeItem(`${PREFIX}shared`);
 }

@@ -1,15 +1,15 @@
 // The list: a table of real rows, searched as one types, in order of ids.
 
-import { feed, read, send } from "./api.js";
+import { cursorOf, feed, request, send } from "./api.js";
 import { button, debounce, download, h, icon, say } from "./dom.js";
-import { fold, marked } from "./format.js";
+import { cut, fold, marked } from "./format.js";
 import { recall } from "./keep.js";
 import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
 import { words } from "./words.js";
 
 const PAGE = 50;
-const LONGEST_SHOWN = 200;
+const MAX_SHOWN = 200;
 
 export class List {
   constructor() {
@@ -65,13 +65,13 @@ export class List {
     const query = more ? this.next : new URLSearchParams({ limit, ...(this.q && { q: this.q }) });
     let response;
     try {
-      response = await read(`stores?${query}`, { signal: this.abort.signal });
+      response = await request(`stores?${query}`, { signal: this.abort.signal });
     } catch {
       return; // another search came
     }
     if (response.status !== 200) return this.refuse(response.data.message);
     if (!more) {
-      feed.cursor = response.tag.replace(/^W\/|"/g, "");
+      feed.cursor = cursorOf(response.tag);
       this.rows.clear();
       this.body.replaceChildren();
     }
@@ -138,16 +138,15 @@ export class List {
   /** Show a store in its row, a new one at the end. */
   put(store, tag) {
     const old = this.rows.get(store.id);
-    const short = (text) => ((text ?? "").length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : (text ?? ""));
     const mark = (text) => marked(text, this.needles);
     const draft = recall(`draft:${store.id}`) ? h("span", { class: "tag warn" }, words.store.unsaved) : null;
-    const address = { class: "address", dir: "auto", title: short(store.address).length > 40 && short(store.address) };
+    const address = cut(store.address ?? "", MAX_SHOWN);
     const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined },
       h("td", { class: "num" }, String(store.id)),
       h("td", { class: "name" },
         h("a", { href: href({ q: this.q, store: store.id }), dir: "auto" }, mark(store.name) || "—"),
         draft, tag ? h("span", { class: "tag ok" }, tag) : null),
-      h("td", address, mark(short(store.address))),
+      h("td", { class: "address", dir: "auto", title: address.length > 40 && address }, mark(address)),
     );
     const focused = old?.row.contains(document.activeElement);
     if (old) old.row.replaceWith(row);

@@ -1,7 +1,7 @@
 // Changes of others as they happen: the feed's events through `fetch`, which can send a token, and pages with their
 // tags where events do not get through. A hidden tab asks nothing, so that many tabs never use up the connections.
 
-import { authorization, BASE, feed, health, isAway, Lost, pause, send } from "./api.js";
+import { authorization, BASE, epochOf, feed, health, isAway, Lost, pause, send } from "./api.js";
 
 const SILENCE = 25_000; // the service says something every 15 s
 const FIRST = 6000; // a stream begins with its place at once
@@ -46,12 +46,11 @@ async function catchUp(onChanges, onReset) {
   if (status === 410) return renew(data.cursor);
   if (status === 401) throw wantsToken();
   if (isAway(status) || status !== 200) throw new Lost(String(status));
-  if (data.head > Number.parseInt(data.next, 10)) return renew(`${data.head}.${data.next.split(".")[1]}`);
+  if (data.head > Number.parseInt(data.next, 10)) return renew(`${data.head}.${epochOf(data.next)}`);
   if (data.changes.length) {
     feed.cursor = data.next;
     tag = null;
-    const epoch = data.next.split(".")[1];
-    onChanges(data.changes.map((change) => ({ ...change, tag: `"${change.seq}.${epoch}"` })));
+    onChanges(data.changes.map((change) => ({ ...change, tag: `"${change.seq}.${epochOf(data.next)}"` })));
   } else tag = now;
   return false;
 }

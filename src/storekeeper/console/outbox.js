@@ -1,7 +1,7 @@
 // Writes that are under way. Each is kept before it is sent, with a key, and repeated with that key until a response
 // says what became of it: after a lost response, a reload or a restart of the service there is never a second store.
 
-import { feed, isAway, Lost, needToken, newKey, pause, send, tokenMark } from "./api.js";
+import { feed, isAway, lack, Lost, needToken, newKey, pause, send, tokenMark } from "./api.js";
 import { forget, keep, kept, recall } from "./keep.js";
 
 const MAX_AGE = 23 * 3600 * 1000; // the service keeps keys for a day
@@ -76,9 +76,10 @@ async function isSettled(target, tries) {
     await pause(tries);
     return false;
   }
-  if (response.status === 401 || response.status === 403) {
+  const lacks = lack(response.status, "PUT");
+  if (lacks) {
     tell(target, "token", pending(target));
-    await needToken(response.status === 401 ? "token" : "readonly");
+    await needToken(lacks);
     return false;
   }
   forget(`pending:${target}`);

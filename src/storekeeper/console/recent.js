@@ -1,6 +1,6 @@
 // Recent changes of the whole list, newest first, down to where one has last looked. What one import changed is one line.
 
-import { feed, read, send } from "./api.js";
+import { cursorOf, epochOf, feed, request, send } from "./api.js";
 import { button, find, h } from "./dom.js";
 import { clockTime, day, difference, who } from "./format.js";
 import { keep, recall } from "./keep.js";
@@ -47,9 +47,9 @@ export class Recent {
   }
 
   async load() {
-    const { status, data } = await read(`changes?order=desc&limit=${PAGE}${this.from ? `&after=${this.from}` : ""}`);
+    const { status, data } = await request(`changes?order=desc&limit=${PAGE}${this.from ? `&after=${this.from}` : ""}`);
     if (status !== 200) return;
-    const epoch = data.next.split(".")[1];
+    const epoch = epochOf(data.next);
     if (!this.from) {
       this.known = this.seen?.endsWith(epoch) ? Number.parseInt(this.seen, 10) : data.head;
       this.look(`${data.head}.${epoch}`);
@@ -72,7 +72,7 @@ export class Recent {
     const before = new Date(Date.parse(group[0].at) - 1).toISOString();
     const { status, tag } = await send(`stores?limit=1&at=${before}`, { method: "HEAD" }).catch(() => ({}));
     if (status !== 200) return;
-    const first = Number.parseInt(tag.replace(/^W\/|"/g, ""), 10) + 1;
+    const first = Number.parseInt(cursorOf(tag), 10) + 1;
     this.sizes.set(group[0].at, group[0].seq - first + 1);
     this.from = first;
     this.more.hidden = first === 1;

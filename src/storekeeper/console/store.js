@@ -1,6 +1,6 @@
 // One store: its fields, edited in place; and the form of a new one, which is the same.
 
-import { read } from "./api.js";
+import { request } from "./api.js";
 import { button, h, icon, say } from "./dom.js";
 import { Fields } from "./fields.js";
 import { time, who } from "./format.js";
@@ -96,7 +96,7 @@ export class Store {
   async read(id) {
     this.reading = new AbortController();
     try {
-      const { status, data, tag } = await read(`stores/${encodeURIComponent(id)}`, { signal: this.reading.signal });
+      const { status, data, tag } = await request(`stores/${encodeURIComponent(id)}`, { signal: this.reading.signal });
       if (status === 200) return this.show(data, tag) ?? true;
       this.title.textContent = words.store.missing(id);
       this.tell("warn", words.store.missingWhy);
@@ -220,10 +220,10 @@ export class Store {
 
   async resolve({ payload: sent, base }) {
     const { id } = this;
-    const { status, data: theirs, tag } = await read(`stores/${id}`);
+    const { status, data: theirs, tag } = await request(`stores/${id}`);
     if (status !== 200 || this.id !== id) return;
     const mine = { ...NEW, ...sent };
-    const { data } = await read(`changes?store=${id}&order=desc&limit=1`);
+    const { data } = await request(`changes?store=${id}&order=desc&limit=1`);
     const { resolveConflict } = await import("./conflict.js");
     const merged = equal(theirs, base)
       ? mine : await resolveConflict({ id, base, theirs, mine, change: data.changes?.[0] });

@@ -1,6 +1,6 @@
 // The one dialog that asks for a token, links that bring one, and signing out.
 
-import { ask, find, h, say } from "./dom.js";
+import { ask, button, find, h, say } from "./dom.js";
 import { forget, isShared, keep, kept, recall, share } from "./keep.js";
 import { health, tokensComeFrom } from "./api.js";
 import { words } from "./words.js";
@@ -35,7 +35,7 @@ export async function askForToken(state = health.state) {
     id: "token", autocomplete: "off", spellcheck: "false", autocapitalize: "off", "aria-describedby": "token-error",
   });
   const shared = h("input", { type: "checkbox", id: "shared", checked: isShared() });
-  const text = state === "readonly" ? words.token.readonly : recall("token") ? words.token.refused : words.token.needed;
+  const lead = state === "readonly" ? words.token.readonly : recall("token") ? words.token.refused : words.token.needed;
   const submit = (event) => {
     const token = field.value.trim();
     if (FORM.test(token)) return;
@@ -45,19 +45,12 @@ export async function askForToken(state = health.state) {
     field.setAttribute("aria-invalid", "true");
     field.focus();
   };
-  const closed = await ask(
-    { "aria-labelledby": "token-title", class: "narrow" },
-    h("form", { method: "dialog", onsubmit: submit },
-      h("h1", { id: "token-title" }, words.token.title),
-      h("p", { class: "lead" }, text),
-      h("div", { class: "field" }, h("label", { for: "token" }, words.token.label), field, error),
-      h("label", { class: "check" }, shared, h("span", {}, words.token.shared)),
-      h("div", { class: "actions" },
-        h("button", { class: "primary", value: "use" }, words.token.use),
-        h("button", { type: "button", onclick: (event) => event.target.closest("dialog").close() }, words.cancel),
-      ),
-    ),
-  );
+  const closed = await ask({ title: words.token.title, lead, onsubmit: submit },
+    h("div", { class: "field" }, h("label", { for: "token" }, words.token.label), field, error),
+    h("label", { class: "check" }, shared, h("span", {}, words.token.shared)),
+    h("div", { class: "actions" },
+      h("button", { class: "primary", value: "use" }, words.token.use),
+      button(words.cancel, (event) => event.target.closest("dialog").close())));
   asking = false;
   if (closed !== "use") return;
   forget("token");
