@@ -16,9 +16,9 @@ import uvloop
 
 from tests.campaigns.crash import Row
 from tests.harness import weakened
+from tests.harness.keep_alive import Client, Lost, Response
 from tests.harness.linux import workers
 from tests.harness.process import Running, serving
-from tests.oracles.history import Client, Lost, Reply
 from tests.oracles.lincheck import Violation
 
 CLIENTS = 16
@@ -37,7 +37,7 @@ class Creates:
     seed: int = 0
     port: int = 0
     tries: int = 0
-    answered: dict[int, Reply] = field(default_factory=dict)
+    answered: dict[int, Response] = field(default_factory=dict)
     odd: list[str] = field(default_factory=list)
     strike_at: int = 0
     strike: Callable[[], object] = bool
@@ -54,9 +54,10 @@ class Creates:
         chosen = random.Random(self.seed).sample(range(self.wanted), count)
         replies = uvloop.run(self._again(chosen))
         return [
-            f"{number} was answered with {reply}, before with {before}"
-            for number, reply in zip(chosen, replies, strict=True)
-            if (before := self.answered[number]) != reply._replace(replayed=before.replayed) or not reply.replayed
+            f"{number} was answered with {response}, before with {before}"
+            for number, response in zip(chosen, replies, strict=True)
+            if (before := self.answered[number]) != response._replace(replayed=before.replayed)
+            or not response.replayed
         ]
 
     async def _all(self) -> None:
@@ -68,17 +69,17 @@ class Creates:
             quoted = number % 2 == 0
             while number not in self.answered:
                 # A new connection each time: which worker takes it is chance.
-                reply = await self._try(number, quoted=quoted)
+                response = await self._try(number, quoted=quoted)
                 quoted = not quoted
-                if reply is None or reply.status == 503:
+                if response is None or response.status == 503:
                     await asyncio.sleep(0.02)
-                elif reply.status == 200:
-                    self.answered[number] = reply
+                elif response.status == 200:
+                    self.answered[number] = response
                 else:
-                    self.odd.append(f"{number} was answered with {reply}")
+                    self.odd.append(f"{number} was answered with {response}")
                     return
 
-    async def _try(self, number: int, *, quoted: bool) -> Reply | None:
+    async def _try(self, number: int, *, quoted: bool) -> Response | None:
         key = f'"{self.seed}-{number}"' if quoted else f"{self.seed}-{number}"
         try:
             client = await Client.connect(self.port)
@@ -105,12 +106,12 @@ class Creates:
         self.struck.clear()
         self.strike, self.strike_at = strike, self.tries + tries
 
-    async def _again(self, chosen: list[int]) -> list[Reply]:
+    async def _again(self, chosen: list[int]) -> list[Response]:
         found = []
         for number in chosen:
-            reply = await self._try(number, quoted=number % 3 == 0)
-            assert reply is not None
-            found.append(reply)
+            response = await self._try(number, quoted=number % 3 == 0)
+            assert response is not None
+            found.append(response)
         return found
 
 
@@ -157,7 +158,7 @@ def _kill(service: Running, clients: Creates, *, everything: bool, rng: random.R
 
 def _judge(row: Row, clients: Creates, service: Running) -> None:
     found = service.request("GET", "/api/stores").json
-    wanted = {number: msgspec.json.decode(reply.body) for number, reply in clients.answered.items()}
+    wanted = {number: msgspec.json.decode(response.body) for number, response in clients.answered.items()}
     names = [store["name"] for store in found]
     row.figures.update(creates=clients.wanted, tries=clients.tries, stores=len(found))
     row.violations += [Violation("odd", text) for text in clients.odd]

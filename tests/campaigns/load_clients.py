@@ -18,9 +18,9 @@ from typing import cast
 
 import uvloop
 
+from tests.harness.keep_alive import Client, Lost
 from tests.harness.process import TIMEOUT
 from tests.harness.wire import request
-from tests.oracles.history import Client, Lost
 
 NEW_STORE = b'{"name":"Load","address":"1 High Street"}'
 

@@ -12,8 +12,8 @@ import uvloop
 from storekeeper.concurrency.batcher import MAX_QUEUED, MAX_WAIT, MIN_QUEUE, Batcher, Queued
 from tests.campaigns.load_clients import NEW_STORE
 from tests.harness import weakened
+from tests.harness.keep_alive import Client
 from tests.harness.process import Running, serving
-from tests.oracles.history import Client
 
 BATCH = 1000
 

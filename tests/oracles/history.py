@@ -1,9 +1,8 @@
 """Records what concurrent clients of a service do over real sockets, for `lincheck`. Imports msgspec and uvloop.
 
-The client is ours because it must not do anything by itself: no retry, no pool, no redirect. A connection is
-made before the clock of a request starts, so that a refused one is no operation; a request that was sent and
-not answered whole may have happened. One with an Idempotency-Key is sent again, by whichever client is free, until
-it is answered, and also afterwards.
+A connection is made before the clock of a request starts, so that a refused one is no operation; a request that was
+sent and has no whole response may have happened. One with an Idempotency-Key is sent again, by whichever client is free,
+until it has a response, and also afterwards.
 """
 
 import asyncio
@@ -14,16 +13,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 from urllib.parse import quote_plus
 
 import msgspec
 import uvloop
 
+from tests.harness.keep_alive import Client, Lost, Response
 from tests.oracles.lincheck import Kind, Operation, Outcome
-
-TIMEOUT = 15.0
-"""Seconds for one response: three times what the service promises."""
 
 NAMES = ("Harbour", "Größe", "東京", "a b & c", "Airport")
 HOT = 6
@@ -43,7 +39,7 @@ AT_ONCE = 0.3
 """and of those that are sent by two clients at the same time."""
 
 REPEATED = 0.1
-"""Share of the turns at which what was answered is sent again with its key."""
+"""Share of the turns at which what has a response is sent again with its key."""
 
 SAME = 0.2
 """Share of the replaces that write what the store was seen to be."""
@@ -56,7 +52,7 @@ KEPT = 5
 
 
 class Item(msgspec.Struct):
-    """A store as it is answered."""
+    """A store as a response shows it."""
 
     id: int
     name: str
@@ -65,76 +61,6 @@ class Item(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(Item).decode
 _decode_list = msgspec.json.Decoder(list[Item]).decode
-
-
-class Lost(Exception):
-    """The connection ended, or time ran out, before the response was whole."""
-
-
-class Reply(NamedTuple):
-    """A response: `tag` as it was sent, "" if it has none."""
-
-    status: int
-    body: bytes
-    tag: str = ""
-    replayed: bool = False
-
-    @property
-    def version(self) -> int | None:
-        """The version in the tag, None if it is no tag of ours."""
-        number = self.tag.strip('"').partition(".")[0]
-        return int(number) if number.isdecimal() else None
-
-
-class Client:
-    """One keep-alive HTTP/1.1 connection, one request at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def connect(cls, port: int) -> "Client":
-        """Connect to 127.0.0.1; raises OSError."""
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
-
-    async def ask(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Return status and body; raise Lost if they do not come."""
-        reply = await self.exchange(method, target, body)
-        return reply.status, reply.body
-
-    async def exchange(self, method: str, target: str, body: bytes = b"", fields: str = "") -> Reply:
-        """Return the response to a request with these further lines of its head; raise Lost if it does not come."""
-        framing = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
-        head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{framing}{fields}\r\n"
-        self._writer.write(head.encode() + body)
-        try:
-            async with asyncio.timeout(TIMEOUT):
-                received = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-                status = int(received[9:12])
-                content = b"" if status == 304 else await self._body(received)
-                replayed = b"\r\nidempotent-replayed: true\r\n" in received
-                return Reply(status, content, _field(received, b"etag"), replayed)
-        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
-            raise Lost from error
-
-    async def _body(self, head: bytes) -> bytes:
-        if b"transfer-encoding: chunked" not in head:
-            _, _, rest = head.partition(b"\r\ncontent-length: ")
-            return await self._reader.readexactly(int(rest.partition(b"\r\n")[0]))
-        parts = []
-        while size := int(await self._reader.readuntil(b"\r\n"), 16):
-            parts.append(await self._reader.readexactly(size + 2))
-        await self._reader.readexactly(2)
-        return b"".join(part[:-2] for part in parts)
-
-    def close(self) -> None:
-        self._writer.transport.abort()
-
-
-def _field(head: bytes, name: bytes) -> str:
-    _, _, rest = head.partition(b"\r\n" + name + b": ")
-    return rest.partition(b"\r\n")[0].decode()
 
 
 def outcome(status: int, body: bytes) -> Outcome:
@@ -221,6 +147,8 @@ class Recorder:
         for op in rows:
             op.outcome, op.end = Outcome.OK, time.monotonic_ns()
 
+    # What the clients do.
+
     async def _run(self, ports: Sequence[int]) -> None:
         seeds = [self._random.random() for _ in range(self._clients)]
         clients = zip(itertools.cycle(ports), seeds, strict=False)
@@ -296,6 +224,52 @@ class Recorder:
             self._retries.append(keyed)
         await self._send(client, keyed)
 
+    async def _write_same(self, client: Client, id: int, rng: random.Random) -> None:
+        """Replace a store with what it was seen to be: if it is still that, nothing changes (decisions 34, 35)."""
+        version, value = self._seen[id]
+        op = Operation(Kind.REPLACE, time.monotonic_ns(), inf, id, value, NAMES[value % len(NAMES)])
+        fields = ""
+        if id % KEPT:  # no tag that was seen is good for a store that is something else now
+            op.if_match = rng.choice((version, self._before[id] or version))
+            fields = f"if-match: {self._tag(op.if_match)}\r\n"
+        response = await client.exchange("PUT", f"/api/stores/{id}", payload(op), fields)
+        self._note_read(response, op.start, time.monotonic_ns(), id, op)
+
+    async def _read(self, client: Client, id: int, rng: random.Random) -> None:
+        start = time.monotonic_ns()
+        target, fields, at = f"/api/stores/{id}", "", None
+        if self._epoch and rng.random() < UNCHANGED:
+            if id in self._seen and rng.random() < 0.9:
+                fields = f"if-none-match: {self._tag(self._seen[id][0])}\r\n"
+            else:
+                at, target = self._past(target, rng)
+        response = await client.exchange("GET", target, fields=fields)
+        self._note_read(response, start, time.monotonic_ns(), id, at=at)
+
+    async def _list(self, client: Client, name: str = "", rng: random.Random | None = None) -> None:
+        start = time.monotonic_ns()
+        target, fields, at = f"/api/stores?name={quote_plus(name)}" if name else "/api/stores", "", None
+        if rng is not None and self._epoch and rng.random() < UNCHANGED:
+            if name or rng.random() < 0.5:
+                fields = f"if-none-match: {self._tag(self._latest)}\r\n"
+            else:
+                at, target = self._past(target, rng)
+        response = await client.exchange("GET", target, fields=fields)
+        end = time.monotonic_ns()
+        self.statuses[response.status] += 1
+        if response.status == 304:
+            self._note_tag(response, start, end, 0)
+        elif response.status == 200 and (found := self._values(response.body, many=True)):
+            self._check_tag(response)
+            self._latest = max(self._latest, response.version or 0)
+            kind = Kind.FILTER if name else Kind.LIST
+            self.history.append(Operation(kind, start, end, 0, None, name, *found, version=response.version, at=at))
+
+    def _past(self, target: str, rng: random.Random) -> tuple[int, str]:
+        """Return a version that was seen, and the target that asks for that time (decision 40)."""
+        at = rng.randint(0, self._latest)
+        return at, f"{target}?at={at}{rng.choice(('', f'.{self._epoch}'))}"
+
     async def _again(self, client: Client) -> None:
         """Send the write that has waited longest for its response."""
         await self._send(client, self._retries.popleft())
@@ -312,60 +286,62 @@ class Recorder:
             )
         start = time.monotonic_ns() if keyed.tries > 1 else op.start
         try:
-            reply = await client.exchange(method, target, payload(op), fields)
+            response = await client.exchange(method, target, payload(op), fields)
         except Lost:
             self._try_again(keyed)
             raise
-        self._note(keyed, reply, start, time.monotonic_ns())
+        self._note(keyed, response, start, time.monotonic_ns())
 
     def _try_again(self, keyed: Keyed) -> None:
         if keyed.key and keyed.op.outcome is Outcome.UNKNOWN:
             self._retries.append(keyed)
 
-    def _note(self, keyed: Keyed, reply: Reply, start: float, end: float) -> None:
+    # What the responses say.
+
+    def _note(self, keyed: Keyed, response: Response, start: float, end: float) -> None:
         """Note a response to a write that was sent, perhaps not for the first time."""
         op = keyed.op
-        self.statuses[reply.status] += 1
-        what = outcome(reply.status, reply.body)
+        self.statuses[response.status] += 1
+        what = outcome(response.status, response.body)
         if what is Outcome.OK:
-            self._note_done(keyed, reply, start, end)
-        elif reply.status == 412:
+            self._note_done(keyed, response, start, end)
+        elif response.status == 412:
             # A version that was seen, and is not there, never will be: no other try can do it.
             if op.outcome is Outcome.OK or op.if_match is None:
-                self.odd.append(f"{op} was refused: {reply}")
+                self.odd.append(f"{op} was refused: {response}")
             op.outcome, op.end = Outcome.FAILED, end
-            self._note_tag(reply, start, end, op.store, op)
-        elif what is Outcome.UNKNOWN or reply.status == 503:
+            self._note_tag(response, start, end, op.store, op)
+        elif what is Outcome.UNKNOWN or response.status == 503:
             if what is Outcome.FAILED and self._is_only(keyed):
                 op.outcome, op.end = what, end
             self._try_again(keyed)
-        elif reply.status == 404:
+        elif response.status == 404:
             self.history.append(Operation(Kind.READ, start, end, op.store))
             if self._is_only(keyed):  # another try may find the store
                 op.outcome, op.end = what, end
         else:
-            self.odd.append(f"{op} was answered with {reply}")
+            self.odd.append(f"{op} got {response}")
 
     def _is_only(self, keyed: Keyed) -> bool:
         """Tell whether a write was sent once, and no other client is about to send it."""
         return keyed.tries == 1 and keyed not in self._retries
 
-    def _note_done(self, keyed: Keyed, reply: Reply, start: float, end: float) -> None:
+    def _note_done(self, keyed: Keyed, response: Response, start: float, end: float) -> None:
         op = keyed.op
-        if (found := self._values(reply.body, many=False)) is None:
+        if (found := self._values(response.body, many=False)) is None:
             return
         (store,), (value,) = found
-        keyed.first += not reply.replayed
+        keyed.first += not response.replayed
         if (
             value != op.value
             or op.store not in (0, store)
             or keyed.first > 1
-            or (reply.replayed and keyed.tries == 1)
+            or (response.replayed and keyed.tries == 1)
         ):
-            self.odd.append(f"{keyed} was answered with {reply}")
+            self.odd.append(f"{keyed} got {response}")
         if op.outcome is Outcome.FAILED:
-            self.odd.append(f"{op} was refused, and then done: {reply}")
-        version = self._see(reply, store, value)
+            self.odd.append(f"{op} was refused, and then done: {response}")
+        version = self._see(response, store, value)
         if op.outcome is Outcome.OK:
             self.history.append(Operation(Kind.REPLAY, start, end, store, value, version=version))
             return
@@ -374,90 +350,54 @@ class Recorder:
         if keyed.key:
             self._answered.append(keyed)
 
-    def _note_tag(self, reply: Reply, start: float, end: float, store: int, op: Operation | None = None) -> None:
+    def _note_tag(
+        self, response: Response, start: float, end: float, store: int, op: Operation | None = None
+    ) -> None:
         """Note a response that has only a tag: to a write that it refuses, or to a read."""
-        self._check_tag(reply)
+        self._check_tag(response)
         value, if_match = (op.value, op.if_match) if op else (None, None)
-        self.history.append(Operation(Kind.TAG, start, end, store, value, version=reply.version, if_match=if_match))
+        self.history.append(
+            Operation(Kind.TAG, start, end, store, value, version=response.version, if_match=if_match)
+        )
 
-    def _tag(self, version: int) -> str:
-        return f'"{version}.{self._epoch}"'
+    def _note_read(
+        self,
+        response: Response,
+        start: float,
+        end: float,
+        id: int,
+        op: Operation | None = None,
+        at: int | None = None,
+    ) -> None:
+        self.statuses[response.status] += 1
+        if response.status in (304, 412):
+            self._note_tag(response, start, end, id, op)
+        elif response.status == 404:
+            self.history.append(Operation(Kind.READ, start, end, id, at=at))
+        elif response.status == 200 and (found := self._values(response.body, many=False)):
+            (store,), (value,) = found
+            version = self._see(response, store, value)
+            self.history.append(Operation(Kind.READ, start, end, id, value, version=version, at=at))
+            if store != id:
+                self.odd.append(f"a read of store {id} got store {store}")
 
-    def _check_tag(self, reply: Reply) -> None:
-        epoch = reply.tag.strip('"').partition(".")[2]
-        self._epoch = self._epoch or epoch
-        if reply.version is None or reply.tag != self._tag(reply.version):
-            self.odd.append(f"a tag of another epoch, or none: {reply.status} {reply.tag!r}")
-
-    def _see(self, reply: Reply, store: int, value: int) -> int | None:
+    def _see(self, response: Response, store: int, value: int) -> int | None:
         """Remember what version a store has; return it."""
-        self._check_tag(reply)
-        version = reply.version
+        self._check_tag(response)
+        version = response.version
         if version is not None and version > (before := self._seen.get(store, (0, 0)))[0]:
             self._seen[store], self._before[store] = (version, value), before[0]
             self._latest = max(self._latest, version)
         return version
 
-    async def _write_same(self, client: Client, id: int, rng: random.Random) -> None:
-        """Replace a store with what it was seen to be: if it is still that, nothing changes (decisions 34, 35)."""
-        version, value = self._seen[id]
-        op = Operation(Kind.REPLACE, time.monotonic_ns(), inf, id, value, NAMES[value % len(NAMES)])
-        fields = ""
-        if id % KEPT:  # no tag that was seen is good for a store that is something else now
-            op.if_match = rng.choice((version, self._before[id] or version))
-            fields = f"if-match: {self._tag(op.if_match)}\r\n"
-        reply = await client.exchange("PUT", f"/api/stores/{id}", payload(op), fields)
-        self._note_read(reply, op.start, time.monotonic_ns(), id, op)
+    def _check_tag(self, response: Response) -> None:
+        epoch = response.tag.strip('"').partition(".")[2]
+        self._epoch = self._epoch or epoch
+        if response.version is None or response.tag != self._tag(response.version):
+            self.odd.append(f"a tag of another epoch, or none: {response.status} {response.tag!r}")
 
-    async def _read(self, client: Client, id: int, rng: random.Random) -> None:
-        start = time.monotonic_ns()
-        target, fields, at = f"/api/stores/{id}", "", None
-        if self._epoch and rng.random() < UNCHANGED:
-            if id in self._seen and rng.random() < 0.9:
-                fields = f"if-none-match: {self._tag(self._seen[id][0])}\r\n"
-            else:
-                at, target = self._past(target, rng)
-        reply = await client.exchange("GET", target, fields=fields)
-        self._note_read(reply, start, time.monotonic_ns(), id, at=at)
-
-    def _note_read(
-        self, reply: Reply, start: float, end: float, id: int, op: Operation | None = None, at: int | None = None
-    ) -> None:
-        self.statuses[reply.status] += 1
-        if reply.status in (304, 412):
-            self._note_tag(reply, start, end, id, op)
-        elif reply.status == 404:
-            self.history.append(Operation(Kind.READ, start, end, id, at=at))
-        elif reply.status == 200 and (found := self._values(reply.body, many=False)):
-            (store,), (value,) = found
-            version = self._see(reply, store, value)
-            self.history.append(Operation(Kind.READ, start, end, id, value, version=version, at=at))
-            if store != id:
-                self.odd.append(f"a read of store {id} was answered with store {store}")
-
-    async def _list(self, client: Client, name: str = "", rng: random.Random | None = None) -> None:
-        start = time.monotonic_ns()
-        target, fields, at = f"/api/stores?name={quote_plus(name)}" if name else "/api/stores", "", None
-        if rng is not None and self._epoch and rng.random() < UNCHANGED:
-            if name or rng.random() < 0.5:
-                fields = f"if-none-match: {self._tag(self._latest)}\r\n"
-            else:
-                at, target = self._past(target, rng)
-        reply = await client.exchange("GET", target, fields=fields)
-        end = time.monotonic_ns()
-        self.statuses[reply.status] += 1
-        if reply.status == 304:
-            self._note_tag(reply, start, end, 0)
-        elif reply.status == 200 and (found := self._values(reply.body, many=True)):
-            self._check_tag(reply)
-            self._latest = max(self._latest, reply.version or 0)
-            kind = Kind.FILTER if name else Kind.LIST
-            self.history.append(Operation(kind, start, end, 0, None, name, *found, version=reply.version, at=at))
-
-    def _past(self, target: str, rng: random.Random) -> tuple[int, str]:
-        """Return a version that was seen, and the target that asks for that time (decision 40)."""
-        at = rng.randint(0, self._latest)
-        return at, f"{target}?at={at}{rng.choice(('', f'.{self._epoch}'))}"
+    def _tag(self, version: int) -> str:
+        return f'"{version}.{self._epoch}"'
 
     def _values(self, body: bytes, *, many: bool) -> tuple[Sequence[int], Sequence[int]] | None:
         """Return the ids and values in a response; None, and a note, if it has anything that we never sent."""

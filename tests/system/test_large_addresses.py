@@ -16,9 +16,9 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.stores import Payload
 from tests.harness import linux, weakened
 from tests.harness.client import fill
+from tests.harness.keep_alive import Client
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running, serving
-from tests.oracles.history import Client
 
 MIB = 2**20
 STORES = 50
