@@ -1,8 +1,8 @@
 """Records what concurrent clients of a service do over real sockets, for `lincheck`. Imports msgspec and uvloop.
 
-A connection is made before the clock of a request starts, so that a refused one is no operation; a request that was
-sent and has no whole response may have happened. One with an Idempotency-Key is sent again, by whichever client is free,
-until it has a response, and also afterwards.
+A connection is made before the clock of a request starts, so that a refused one is no operation. A request that was
+sent and has no whole response may have happened. With an Idempotency-Key it is sent again, by whichever client is
+free, until it has one, and also afterwards.
 """
 
 import asyncio
