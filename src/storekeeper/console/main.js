@@ -2,7 +2,6 @@
 
 import { BASE, health } from "./api.js";
 import { button, debounce, find, h } from "./dom.js";
-import { who } from "./format.js";
 import { keep, recall } from "./keep.js";
 import { List } from "./list.js";
 import { listen } from "./live.js";
