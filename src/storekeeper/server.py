@@ -49,7 +49,7 @@ GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
 
 ACCEPT_TIMEOUT = 0.5
-"""Seconds that a stop goes on to accept clients, if more of them come all the time."""
+"""Seconds of processor time that a stop goes on to accept clients, if more of them come all the time."""
 
 CLOSE_PAUSE = 0.05
 """Seconds that a worker goes on to accept clients in any case: by then the supervisor has closed its listener."""
@@ -181,9 +181,9 @@ class _Server(uvicorn.Server):
         if self._closing is not None:
             self._closing()
             await asyncio.sleep(CLOSE_PAUSE)
-        last = time.monotonic() + ACCEPT_TIMEOUT
+        last = time.thread_time() + ACCEPT_TIMEOUT  # none of it passes while the machine holds this process up
         # The kernel resets those that are not accepted when their listener closes.
-        while sockets and has_client(sockets[0]) and time.monotonic() < last:  # noqa: ASYNC110 - nothing tells it
+        while sockets and has_client(sockets[0]) and time.thread_time() < last:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0)
         for listener in (*self.servers, *(sockets or ())):
             listener.close()

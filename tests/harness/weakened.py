@@ -265,6 +265,17 @@ def is_impatient() -> None:
     vars_of(Application).body_limit = lambda *_: short
 
 
+def stands_still_at_its_stop() -> None:
+    """For a second, with clients that it has not accepted yet."""
+    waits, has_client = [1.0], listener.has_client
+
+    def look(at: Any) -> bool:
+        time.sleep(waits.pop() if waits else 0)
+        return has_client(at)
+
+    vars_of(server).has_client = look
+
+
 def drops_who_reads_nothing_early() -> None:
     """After half a second, looked for ten times a second."""
     vars_of(deadlines).STALL_TIMEOUT = 0.5

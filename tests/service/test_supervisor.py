@@ -222,8 +222,13 @@ def stopped_by_many_signals(service: Running) -> int:
 def test_until_the_very_end_of_a_stop_clients_are_served_new_clients_are_refused_and_signals_change_nothing(
     tmp_path: Path, count: int
 ) -> None:
-    """Those too that the kernel has connected and nobody has accepted yet: a proxy makes a 502 of a reset."""
-    with serving(tmp_path, f"--workers={count}") as service, ExitStack() as clients:
+    """Those too that the kernel has connected and nobody has accepted yet: a proxy makes a 502 of a reset.
+
+    The machine may hold the service up just then.
+    """
+    env = weakened.environment("stands_still_at_its_stop")
+    run = serving(tmp_path, f"--workers={count}", env=env, program=weakened.PROGRAM)
+    with run as service, ExitStack() as clients:
         serve = workers(service) or {service.process.pid}
         begun = [
             clients.enter_context(dial(service)) for _ in range(8)
