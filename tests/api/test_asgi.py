@@ -325,7 +325,7 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
 
 
 def test_it_runs_on_another_server(elsewhere: str) -> None:
-    with httpx.Client(base_url=elsewhere) as client:
+    with httpx.Client(base_url=elsewhere, timeout=TIMEOUT) as client:
         assert client.get("/test").text == "OK"
         assert len(client.get("/api/stores").json()) == 3
         created = client.post("/api/stores", json={"name": "Elsewhere", "address": "1 High Street"})

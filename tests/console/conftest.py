@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from storekeeper.stores import Payload
 from tests.harness.browser import chromium
 from tests.harness.client import load
-from tests.harness.console import HARBOUR, HOSTILE, OTHER_HOST, Console, Guarded, console, put
+from tests.harness.console import HARBOUR, HOSTILE, OTHER_HOST, PATIENCE, Console, Guarded, console, put
 from tests.harness.process import Running, serving
+
+expect.set_options(timeout=PATIENCE)
 
 # Of the package and not of the session: while Playwright runs, this thread can run no other event loop.
 

@@ -192,6 +192,7 @@ class TestSearches:
     async def test_searches_wait_for_each_other_but_not_for_long(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("storekeeper.search.TIMEOUT", 30.0)
         async with handle(database) as collection:
             await collection.load(numbered(2000))
             many = [searched(collection, f"{number} road") for number in range(1, 60)]

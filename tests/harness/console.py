@@ -29,6 +29,9 @@ HOSTILE = [
 HARBOUR = 120
 """Id of the store before `Harbour 1`."""
 
+PATIENCE = 30_000
+"""Milliseconds that a page on a busy machine may take to show what it has to."""
+
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
 _REFUSALS = re.compile(
@@ -46,7 +49,7 @@ class Console:
         self.base = f"http://{host}:{service.port}/console/"
         self.requests: list[str] = []
         self.faults: list[str] = []
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: self.faults.append(message.text) if message.type != "log" else None)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("request", self._note)

@@ -142,7 +142,7 @@ def add_in(page: Page, folder: Path) -> None:
         page.evaluate("() => { const wait = setTimeout; window.setTimeout = (then) => wait(then, 1); }")
         with pytest.raises(Error, match="the service is away"):
             page.evaluate(add)
-        assert (folder / "access.log").read_text().count('POST /api/stores HTTP/1.1" 502 ') == 5
+        until(lambda: (folder / "access.log").read_text().count('POST /api/stores HTTP/1.1" 502 ') == 5)
         page.goto(f"http://127.0.0.1:{proxy}/health/live")
         page.evaluate(f"() => {{ window.added = ({add})(); }}")
         until(lambda: (folder / "access.log").read_text().count('POST /api/stores HTTP/1.1" 502 ') > 5)
