@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+import weakref
+from functools import partial
 
 import pytest
 
@@ -31,3 +33,16 @@ def test_a_lost_wake_up_of_the_loop_does_not_lose_the_result(monkeypatch: pytest
             return await run_in_thread(work)
 
     assert asyncio.run(main()) == 1
+
+
+def test_the_thread_has_let_go_of_its_work_when_the_result_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> bool:
+        loop = asyncio.get_running_loop()
+        wake, work = loop.call_soon_threadsafe, partial(time.sleep, 0.05)
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *woken: (wake(*woken), time.sleep(0.05)))
+        running, kept = run_in_thread(work), weakref.ref(work)
+        del work
+        await running
+        return kept() is not None
+
+    assert not asyncio.run(main())

@@ -31,6 +31,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
         raise Unavailable(TOO_MANY) from None
     if not await is_done(outcome, thread):
         raise Unavailable(TOO_MANY)  # the thread ended before it began
+    thread.join()  # it is at its end, and keeps what it worked with until then
     try:
         return outcome.result()
     finally:
