@@ -46,8 +46,8 @@ class Exported(NamedTuple):
     has_formulas: bool
 
 
-def write(snapshot: Snapshot, order: Export, file: IO[bytes], progress: Callable[[int], None]) -> Exported:
-    """Write an export to a file; `progress` gets the number of rows so far. Raises InvalidInput, EpochEnded."""
+def write(snapshot: Snapshot, order: Export, file: IO[bytes] | None, progress: Callable[[int], None]) -> Exported:
+    """Write an export, to no file for a HEAD; `progress` gets the rows so far. Raises InvalidInput, EpochEnded."""
     from storekeeper.sheets import writing  # noqa: PLC0415 - a start of the service needs no csv and no zipfile
 
     _, version, epoch = snapshot.state()
@@ -66,7 +66,8 @@ def write(snapshot: Snapshot, order: Export, file: IO[bytes], progress: Callable
             progress(count)
 
     with closing(_select(snapshot, order, version, key_column)) as found, closing(rows()) as shown:
-        writing.write(file, order.format, columns, shown, excel=order.excel)
+        if file is not None:
+            writing.write(file, order.format, columns, shown, excel=order.excel)
     return Exported(count, version, epoch, has_formulas)
 
 

@@ -1,9 +1,15 @@
-"""Temporary files of imports and exports: how many there may be at once."""
+"""Temporary files of imports and exports: how many there may be at once, and what is not written into any."""
+
+from pathlib import Path
 
 import pytest
 
+from storekeeper.api import exports
 from storekeeper.api.spool import Spools
 from storekeeper.errors import Unavailable
+from storekeeper.stores import Payload
+from tests.harness.in_process import exchange, inside
+from tests.harness.wire import request
 
 
 def test_a_file_that_nobody_uses_is_given_back_even_if_it_is_part_of_a_reference_cycle() -> None:
@@ -14,3 +20,11 @@ def test_a_file_that_nobody_uses_is_given_back_even_if_it_is_part_of_a_reference
     cycle.append(cycle)
     del cycle
     spools.take()
+
+
+async def test_a_head_of_an_export_writes_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "TIMEOUT", -1)  # looked at after 256 rows
+    async with inside(tmp_path) as service:
+        await service.collection.load([Payload("A")] * 256)
+        head, get = [await exchange(service, request(method, "/api/export")) for method in ("HEAD", "GET")]
+    assert (head.status, head.headers["etag"][:5], get.status) == (200, '"256.', 503)

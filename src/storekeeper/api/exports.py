@@ -43,9 +43,9 @@ class Exports:
 
     def _run(self, tags: Tags | None, request: Request) -> Deferred:
         order = parse_export_query(request.target.partition(b"?")[2])
-        return Deferred(asyncio.ensure_future(self._respond(order, tags)))
+        return Deferred(asyncio.ensure_future(self._respond(order, tags, is_head=request.method == "HEAD")))
 
-    async def _respond(self, order: Export, tags: Tags | None) -> Response:
+    async def _respond(self, order: Export, tags: Tags | None, *, is_head: bool) -> Response:
         # The keys of outside systems change without the list: an export with them has no tag.
         has_tag = not order.key_column
         if tags and has_tag and order.at is None:
@@ -56,7 +56,7 @@ class Exports:
         check = within(TIMEOUT, "The export takes too long: ask for fewer stores, or run `storekeeper export`")
         try:
             written = await self._collection.with_snapshot(
-                lambda snapshot: exports.write(snapshot, order, spool, check)
+                lambda snapshot: exports.write(snapshot, order, None if is_head else spool, check)
             )
         except OSError as error:
             raise not_written(error) from None
