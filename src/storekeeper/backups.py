@@ -5,6 +5,7 @@ Files get their names by `atomicfile`.
 
 import hashlib
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +18,9 @@ from storekeeper.collection import Snapshot
 from storekeeper.errors import CannotStart, Damaged, Unavailable
 from storekeeper.search import MAX_SEARCHED_LENGTH, folded
 from storekeeper.sqlite import SqliteDatabase
+
+_ABANDONED_AFTER = 12 * 3600.0
+"""Seconds after which an unfinished backup is one that was killed."""
 
 _NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
 """The names of backups in a folder; in their order, the oldest comes first."""
@@ -108,9 +112,8 @@ def back_up(
             committing()
             atomicfile.publish(new, file)
         _mark(url)
-        for old in _outdated(file, keep):
-            _checksum_file(old).unlink(missing_ok=True)
-            old.unlink(missing_ok=True)
+        if keep is not None:
+            _delete_outdated(file, keep)
     except FileExistsError:
         raise CannotStart("exists already: name another file", subject=str(file)) from None
     except OSError as error:
@@ -127,13 +130,19 @@ def _mark(url: str) -> None:
         session.write(_MARK, (time.time_ns() // 1_000_000,))
 
 
-def _outdated(file: Path, keep: int | None) -> list[Path]:
-    """Return the backups beside a new one that are not among the latest; never itself, whatever the clock says."""
-    if keep is None:
-        return []
+def _delete_outdated(file: Path, keep: int) -> None:
+    """Delete the backups beside a new one that are not among the latest, and what killed ones left.
+
+    The new one stays, whatever the clock says.
+    """
     names = sorted(other.name for other in file.parent.iterdir() if _NAME.fullmatch(other.name))
     others = [file.parent / name for name in names if name != file.name]
-    return others[: max(0, len(others) + 1 - keep)]
+    for old in others[: max(0, len(others) + 1 - keep)]:
+        _checksum_file(old).unlink(missing_ok=True)
+        old.unlink(missing_ok=True)
+    for left in file.parent.glob(".stores-*.db*.unfinished-*"):
+        if time.time() - left.stat().st_mtime > _ABANDONED_AFTER:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def verify(url: str) -> list[str]:
@@ -143,7 +152,8 @@ def verify(url: str) -> list[str]:
     text; each change follows the one before it. A file also is what its SHA-256 beside it says, if there is one, and
     SQLite finds it whole.
     """
-    found = databases.database(url)
+    with databases.blaming("DATABASE"):
+        found = databases.database(url)
     if not found.exists():
         raise CannotStart("there is no such database or backup: name another one", subject=found.name)
     if isinstance(found, SqliteDatabase) and (wrong := _differs(found.path)):
@@ -194,7 +204,7 @@ def restore(
             copied = databases.copy(backup, url_of(str(new)), progress)
             lost = _lost(old, backup) if old else None
             committing()
-            aside = goal.replace(new, time.strftime("before-restore-%Y-%m-%d-%H%M%S"), logs=old is None)
+            aside = goal.replace(new, time.strftime(f"before-restore-%Y-%m-%d-%H%M%S-{copied[2]}"), logs=old is None)
         return Restored(*copied, aside, lost)
     except OSError as error:
         raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None

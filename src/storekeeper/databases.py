@@ -194,11 +194,11 @@ def copy(
     committing: Callable[[], None] = lambda: None,
 ) -> tuple[int, int, str]:
     """Copy a collection from one URL to another, as `transfer.copy` does. Raises CopyFailed."""
-    with _blaming("source"):
+    with blaming("source"):
         origin = database(source)
-    with _blaming("target"):
+    with blaming("target"):
         goal = database(target)
-    reading, writing = partial(_blaming, f"source {origin.name}"), partial(_blaming, f"target {goal.name}")
+    reading, writing = partial(blaming, f"source {origin.name}"), partial(blaming, f"target {goal.name}")
     with reading():
         if not origin.exists():
             raise CannotStart("there is no such database, or it is empty")
@@ -210,7 +210,7 @@ def copy(
 
 
 @contextmanager
-def _blaming(subject: str) -> Iterator[None]:
+def blaming(subject: str) -> Iterator[None]:
     """Turn each StorekeeperError into a CopyFailed with that subject, but for one that has a subject already."""
     try:
         yield

@@ -7,6 +7,7 @@ import pytest
 from storekeeper.api import exports
 from storekeeper.api.spool import Spools
 from storekeeper.errors import Unavailable
+from storekeeper.sheets import TYPES
 from storekeeper.stores import Payload
 from tests.harness.in_process import exchange, inside
 from tests.harness.wire import request
@@ -22,9 +23,13 @@ def test_a_file_that_nobody_uses_is_given_back_even_if_it_is_part_of_a_reference
     spools.take()
 
 
-async def test_a_head_of_an_export_writes_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_head_of_an_export_writes_no_row_and_leaves_none_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exports, "TIMEOUT", -1)  # looked at after 256 rows
+    methods = ["HEAD"] * exports.MAX_EXPORTS * 2 + ["GET"]
     async with inside(tmp_path) as service:
         await service.collection.load([Payload("A")] * 256)
-        head, get = [await exchange(service, request(method, "/api/export")) for method in ("HEAD", "GET")]
-    assert (head.status, head.headers["etag"][:5], get.status) == (200, '"256.', 503)
+        *heads, get = [await exchange(service, request(method, "/api/export?format=xlsx")) for method in methods]
+    assert {(head.status, head.headers["content-type"]) for head in heads} == {(200, TYPES["xlsx"])}
+    assert (get.status, b"too long" in get.body) == (503, True)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 import weakref
+from concurrent.futures import Future
 from functools import partial
 
 import pytest
@@ -36,13 +37,18 @@ def test_a_lost_wake_up_of_the_loop_does_not_lose_the_result(monkeypatch: pytest
 
 
 def test_the_thread_has_let_go_of_its_work_when_the_result_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = threads.settle
+
+    def settle_and_linger(outcome: Future[int], work: partial[int]) -> None:
+        settle(outcome, work)
+        time.sleep(0.05)
+
     async def main() -> bool:
-        loop = asyncio.get_running_loop()
-        wake, work = loop.call_soon_threadsafe, partial(time.sleep, 0.05)
-        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *woken: (wake(*woken), time.sleep(0.05)))
+        work = partial(int)
         running, kept = run_in_thread(work), weakref.ref(work)
         del work
         await running
         return kept() is not None
 
+    monkeypatch.setattr(threads, "settle", settle_and_linger)
     assert not asyncio.run(main())

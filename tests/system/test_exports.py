@@ -120,14 +120,6 @@ def test_a_poller_gets_304_until_something_changes(exported: tuple[Running, Data
     assert service.request("GET", "/api/export", None, {"If-None-Match": tag}).status == 200
 
 
-def test_head_has_the_fields_of_get_and_leaves_no_export_under_way(exported: tuple[Running, Database]) -> None:
-    service, _ = exported
-    for _ in range(exports.MAX_EXPORTS * 2):
-        head = service.request("HEAD", "/api/export?format=xlsx")
-        assert (head.status, head.headers["content-type"]) == (200, TYPES["xlsx"])
-    assert service.request("GET", "/api/export").status == 200
-
-
 def test_a_query_of_an_export_that_breaks_rules_is_refused(exported: tuple[Running, Database]) -> None:
     service, _ = exported
     for query, key in (("format=xls", "format"), ("q=a&q=b", "q"), ("with=" + "x" * 201, "with")):
