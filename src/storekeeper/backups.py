@@ -19,9 +19,6 @@ from storekeeper.errors import CannotStart, Damaged, Unavailable
 from storekeeper.search import MAX_SEARCHED_LENGTH, folded
 from storekeeper.sqlite import SqliteDatabase
 
-_ABANDONED_AFTER = 12 * 3600.0
-"""Seconds after which an unfinished backup is one that was killed."""
-
 _NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
 """The names of backups in a folder; in their order, the oldest comes first."""
 
@@ -131,17 +128,13 @@ def _mark(url: str) -> None:
 
 
 def _delete_outdated(file: Path, keep: int) -> None:
-    """Delete the backups beside a new one that are not among the latest, and what killed ones left.
-
-    The new one stays, whatever the clock says.
-    """
-    names = sorted(other.name for other in file.parent.iterdir() if _NAME.fullmatch(other.name))
-    others = [file.parent / name for name in names if name != file.name]
+    """Delete the backups beside a new one, which stays, that are not among the latest, and what killed ones left."""
+    others = sorted(other for other in file.parent.iterdir() if _NAME.fullmatch(other.name) and other != file)
     for old in others[: max(0, len(others) + 1 - keep)]:
         _checksum_file(old).unlink(missing_ok=True)
         old.unlink(missing_ok=True)
     for left in file.parent.glob(".stores-*.db*.unfinished-*"):
-        if time.time() - left.stat().st_mtime > _ABANDONED_AFTER:
+        if time.time() - left.stat().st_mtime > 12 * 3600:  # it was killed
             shutil.rmtree(left, ignore_errors=True)
 
 

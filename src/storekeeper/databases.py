@@ -44,8 +44,7 @@ class Database(Protocol):
     def open_collection(self, fail: Fail, reached: Callable[[], None] = lambda: None) -> Collection:
         """Prepare the database, and open its collection on the running event loop.
 
-        It calls `reached`, perhaps
-        on a thread, after it prepared the database and before it reads it, and again later after an Unavailable.
+        It calls `reached`, perhaps on a thread, before it reads the prepared database, and after each Unavailable.
         """
 
     def prepare(self, *, upgrade: bool = True) -> object:

@@ -208,10 +208,7 @@ CHANGES_OF_DATA = [
     ("UPDATE changes SET name = 'Castle Hall' WHERE seq = 1", "store 1 is not what its latest change made of it"),
     ("UPDATE stores SET address = '' WHERE id = 2", "store 2 is not what its latest change made of it"),
     ("UPDATE stores SET version = 1 WHERE id = 2", "store 2 is not what its latest change made of it"),
-    (
-        "UPDATE stores SET folded = 'castle hall' WHERE id = 1",
-        "the text that is searched of store 1 is not",
-    ),
+    ("UPDATE stores SET folded = 'castle hall' WHERE id = 1", "the text that is searched of store 1 is not"),
     ("UPDATE changes SET count = 3 WHERE seq = 2", "change 2 has another count, time or token than it can have"),
     ("UPDATE changes SET at = 1 WHERE seq = 2", "change 2 has another count, time or token than it can have"),
     ("UPDATE changes SET token_number = 8 WHERE seq = 2", "change 2 has another count, time or token than it can"),

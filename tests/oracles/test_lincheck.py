@@ -6,14 +6,7 @@ from math import inf
 
 import pytest
 
-from tests.oracles.lincheck import (
-    Kind,
-    Operation,
-    Order,
-    Outcome,
-    Violation,
-    check,
-)
+from tests.oracles.lincheck import Kind, Operation, Order, Outcome, Violation, check
 
 CREATE, REPLACE, READ, LIST, FILTER, TAG, REPLAY = Kind
 PLAIN = (CREATE, REPLACE, READ, LIST, FILTER)
@@ -272,11 +265,7 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
     "a hole in the ids": ("gap", [TWO[0], unknown(TWO[1])], [(1, 1), (3, 2)]),
     "one id for two creates": ("duplicate", [TWO[0], unknown(TWO[1])], [(1, 1), (1, 2)]),
     "an order against real time": ("order", [*THEN, put(7, 8, 2, 4)], [*TWO_ORDER, (2, 4), (1, 3)]),
-    "a list of two moments": (
-        "torn",
-        [*THEN, put(7, 8, 2, 4), listed(4.5, 9, 1, 4)],
-        [*THEN_ORDER, (2, 4)],
-    ),
+    "a list of two moments": ("torn", [*THEN, put(7, 8, 2, 4), listed(4.5, 9, 1, 4)], [*THEN_ORDER, (2, 4)]),
     "two lists that saw two writes in different orders": (
         "torn",
         [*TWO, put(5, 20, 1, 3), put(5, 20, 2, 4), listed(7, 8, 3, 2), listed(9, 10, 1, 4)],

@@ -13,14 +13,7 @@ import pytest
 
 import storeapi_check
 from storeapi_check import CannotCheck, examine
-from storeapi_check.client import (
-    MAX_BODY_BYTES,
-    MAX_EXCERPT_BYTES,
-    MAX_LIST_BYTES,
-    Client,
-    Exchange,
-    Unreachable,
-)
+from storeapi_check.client import MAX_BODY_BYTES, MAX_EXCERPT_BYTES, MAX_LIST_BYTES, Client, Exchange, Unreachable
 from storeapi_check.running import hold
 from storeapi_check.service import Service
 from tests.harness.machine import need

@@ -62,10 +62,7 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         {"is_known": lambda self, current: self.sent.get("if-none-match") in (current, "*")},
     ),
     "If-Match is ignored": ("if-match-guards-an-update", {"refusal": lambda self, current, same=False: None}),
-    "If-Match refuses after it wrote": (
-        "if-match-guards-an-update",
-        {"update": _written_though_refused},
-    ),
+    "If-Match refuses after it wrote": ("if-match-guards-an-update", {"update": _written_though_refused}),
     "If-None-Match of an update is ignored": (
         "if-match-guards-an-update",
         {"refusal": lambda self, current, same=False: _matching_only(self, current, same)},
@@ -107,10 +104,7 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         {"link": lambda self, target: A.link(self, f"http://elsewhere{target}")},
     ),
     "bad limits are taken": ("pages-are-the-list", {"is_bad": lambda self, name, values: False}),
-    "past is the present": (
-        "the-past-stays",
-        {"as_of": lambda self, version: Past(self.stores, self.versions)},
-    ),
+    "past is the present": ("the-past-stays", {"as_of": lambda self, version: Past(self.stores, self.versions)}),
     "feed has no creations": (
         "the-feed-has-every-change",
         {"following": lambda self, *rest: [one for one in A.following(self, *rest) if one["previous"]]},
@@ -131,10 +125,7 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         "the-feed-has-every-change",
         {"next": lambda self, page, after: A.next(self, self.changes if page else page, after)},
     ),
-    "page of the feed leads to itself": (
-        "the-feed-has-every-change",
-        {"next": lambda self, page, after: after},
-    ),
+    "page of the feed leads to itself": ("the-feed-has-every-change", {"next": lambda self, page, after: after}),
     "page of the feed leads to its beginning": (
         "the-feed-has-every-change",
         {"next": lambda self, page, after: A.next(self, page[:1], after)},

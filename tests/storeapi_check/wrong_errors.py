@@ -136,10 +136,7 @@ for wrong, check, error_body in (
 
 # 500
 
-FAILURES: dict[str, dict[str, object]] = {
-    "its message": {"message": "oops"},
-    "its code": {"statusCode": 0},
-}
+FAILURES: dict[str, dict[str, object]] = {"its message": {"message": "oops"}, "its code": {"statusCode": 0}}
 for wrong, member in FAILURES.items():
     failure = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}
     breaks(

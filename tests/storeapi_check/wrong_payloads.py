@@ -9,10 +9,7 @@ from tests.storeapi_check.reference import GenericReference, Problem, Reference,
 # What is accepted and what is not
 
 for operation in ("create", "update"):
-    for limit, check in (
-        (29, "accepts-30-characters"),
-        (255, "rejects-31-characters"),
-    ):
+    for limit, check in ((29, "accepts-30-characters"), (255, "rejects-31-characters")):
         breaks(
             f"{operation}: a limit of {limit}",
             f"{operation}-{check}",

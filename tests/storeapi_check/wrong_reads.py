@@ -120,11 +120,7 @@ SEVERAL: dict[str, Callable[[list[Store]], list[Store]]] = {
     "one match per address": lambda stores: list({store["address"]: store for store in stores}.values()),
 }
 for wrong, choose in SEVERAL.items():
-    breaks(
-        wrong,
-        "filter-finds-every-match",
-        matching=lambda self, name, c=choose: c(Reference.matching(self, name)),
-    )
+    breaks(wrong, "filter-finds-every-match", matching=lambda self, name, c=choose: c(Reference.matching(self, name)))
 for key in ("address", "id"):
     breaks(
         f"filter by {key} too",
