@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from storekeeper import importer, transfer
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Collection, Fail, Snapshot
-from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable, WrongDatabase
 from storekeeper.importer import Session
 from storekeeper.settings import DATABASES
 from storekeeper.sqlite import SqliteDatabase
@@ -81,7 +81,7 @@ def database(url: str) -> Database:
     try:
         from storekeeper.postgres import PostgresDatabase  # noqa: PLC0415 - the driver is an extra, and loads slowly
     except ImportError as error:
-        raise _wrong_url(
+        raise WrongDatabase(
             f"PostgreSQL needs a driver ({error}): install Storekeeper with its extra postgres"
         ) from None
     return PostgresDatabase(url)
@@ -91,7 +91,7 @@ def existing(url: str) -> Database:
     """Return the database that a URL names. Raises CannotStart if there is no collection, or Unavailable."""
     found = database(url)
     if not found.exists():
-        raise _wrong_url(
+        raise WrongDatabase(
             f"there is no such database, {found.name}: name the one of your service, here or in STOREKEEPER_DATABASE"
         )
     return found
@@ -227,21 +227,17 @@ def sqlite_path(url: str) -> Path:
         shown = scheme if separator and scheme.isalnum() else url
         if not url.startswith("sqlite") and set(shown) & set(":@=?"):
             shown = ""
-        raise _wrong_url(f"unknown kind of database{f' {shown!r}' if shown or not url else ''}; use {DATABASES}")
+        raise WrongDatabase(f"unknown kind of database{f' {shown!r}' if shown or not url else ''}; use {DATABASES}")
     name = unquote(rest[1:], errors="surrogateescape")
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
-        raise _wrong_url(f"{url} names no file; use {DATABASES}")
+        raise WrongDatabase(f"{url} names no file; use {DATABASES}")
     if "?" in rest:  # options such as `?timeout=5`, which other programs take, would name another, new file
-        raise _wrong_url(f"nothing may follow {url.partition('?')[0]}; in the name of a file, write %3F for a ?")
+        raise WrongDatabase(f"nothing may follow {url.partition('?')[0]}; in the name of a file, write %3F for a ?")
     try:
         path = Path(name).absolute()
         str(path).encode()  # the current folder is a part of it
         return path
     except UnicodeEncodeError:
-        raise _wrong_url(f"the name of the file {str(path)!r} is not UTF-8; use {DATABASES}") from None
+        raise WrongDatabase(f"the name of the file {str(path)!r} is not UTF-8; use {DATABASES}") from None
     except FileNotFoundError:
-        raise _wrong_url(f"{url} is in the current folder, which was deleted: go to another one") from None
-
-
-def _wrong_url(problem: str) -> CannotStart:
-    return CannotStart(problem, subject="--database")
+        raise WrongDatabase(f"{url} is in the current folder, which was deleted: go to another one") from None

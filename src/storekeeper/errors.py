@@ -83,5 +83,12 @@ class CannotStartYet(CannotStart):
     """The cause may pass by itself, so another attempt may succeed."""
 
 
+class WrongDatabase(CannotStart):
+    """The database that was named cannot be used."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem, subject="--database")
+
+
 class Damaged(CannotStart):
     """What a database contains cannot be read, or is not whole."""

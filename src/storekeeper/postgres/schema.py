@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import psycopg
 
-from storekeeper.errors import CannotStart
+from storekeeper.errors import WrongDatabase
 from storekeeper.postgres.pipeline import array
 from storekeeper.postgres.session import Connection, collection_schema, connected
 from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
@@ -106,9 +106,7 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
     with connected(url, needs=_RIGHTS) as connection:
         # Also of one that is complete: a dump may have been restored into another encoding.
         if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
-            raise CannotStart(
-                "its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'", subject="--database"
-            )
+            raise WrongDatabase("its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
         connection.execute(_LOCK_TIMEOUT)
         if version(connection, upgrade=upgrade) < current_number():
             _migrate(connection)
@@ -144,8 +142,8 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
         ).fetchall()
         number = int(number)
     except (ValueError, TypeError, psycopg.errors.UndefinedColumn, psycopg.errors.CannotCoerce, psycopg.DataError):
-        raise CannotStart(
-            "its table storekeeper is not as we made it: restore it, or name another database", subject="--database"
+        raise WrongDatabase(
+            "its table storekeeper is not as we made it: restore it, or name another database"
         ) from None
     check_schema_number(number, current_number(), "--database", upgrade=upgrade)
     _check_tables(connection)
@@ -157,23 +155,19 @@ def _check_tables(connection: Connection) -> None:
     # Asked after the number: another instance may migrate meanwhile.
     tables = {name for (name,) in connection.execute(_TABLES)}
     if missing := ", ".join(sorted(set(_NAMES) - tables)):
-        raise CannotStart(f"not complete, it lacks the table {missing}: restore it", subject="--database")
+        raise WrongDatabase(f"not complete, it lacks the table {missing}: restore it")
     if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
-        raise CannotStart(
-            f"{foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)",
-            subject="--database",
+        raise WrongDatabase(
+            f"{foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
     if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
-        raise CannotStart(
-            "not complete, the table collection does not have its one row: restore it", subject="--database"
-        )
+        raise WrongDatabase("not complete, the table collection does not have its one row: restore it")
 
 
 def _check_rows(connection: Connection) -> None:
     """Raise CannotStart unless there are as many stores and changes as the row of the collection says."""
     ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()
     if (count, version) != (stores, changes):
-        raise CannotStart(
-            f"not complete, it has {stores} of {count} stores and {changes} of {version} changes: restore it",
-            subject="--database",
+        raise WrongDatabase(
+            f"not complete, it has {stores} of {count} stores and {changes} of {version} changes: restore it"
         )

@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo, ConnStatus, ExecStatus, PGconn, abc
 
-from storekeeper.errors import NO_RESPONSE, NO_STANDBY, CannotStart, Outcome, StorekeeperError, Unavailable
+from storekeeper.errors import NO_RESPONSE, NO_STANDBY, Outcome, StorekeeperError, Unavailable, WrongDatabase
 
 # In a command, which has no log, what psycopg logs beside its exception would be a second line on stderr.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -106,31 +106,28 @@ def parameters(url: str, **defaults: str) -> str:
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, UnicodeError):
-        raise CannotStart(
+        raise WrongDatabase(
             "no valid PostgreSQL URL: postgresql://user:password@host:port/database, with special characters of user"
-            " and password percent-encoded",
-            subject="--database",
+            " and password percent-encoded"
         ) from None
     # Else what is meant as a password would be shown as the name of a port and of a database.
     path = url.partition("://")[2].partition("?")[0].partition("/")[2]
     if "@" in given.get("host", "") or "@" in path:
-        raise CannotStart("an @ or / within user or password has to be written as %40 or %2F", subject="--database")
+        raise WrongDatabase("an @ or / within user or password has to be written as %40 or %2F")
     for name in _NUMBERS:
         if not _NUMBER.fullmatch(given.get(name, "")):
-            raise CannotStart(f"{name} has to be a number", subject="--database")
+            raise WrongDatabase(f"{name} has to be a number")
     if any(port and not (len(port) < 10 and 0 < int(port) < 65536) for port in given.get("port", "").split(",")):
-        raise CannotStart("port has to be a number from 1 to 65535", subject="--database")
+        raise WrongDatabase("port has to be a number from 1 to 65535")
     if given.get("target_session_attrs", "primary") not in ("read-write", "primary"):
-        raise CannotStart(
-            "target_session_attrs can only be read-write or primary: a standby may be behind", subject="--database"
-        )
+        raise WrongDatabase("target_session_attrs can only be read-write or primary: a standby may be behind")
     timeout = {"connect_timeout": os.environ.get("PGCONNECT_TIMEOUT") or "3"}
     conninfo = make_conninfo(**(_DEFAULTS | timeout | defaults | given | {"client_encoding": "utf8"}))
     # What libpq refuses before it asks any server, it will always refuse.
     trial = PGconn.connect_start(make_conninfo(conninfo, **_NOWHERE).encode())
     reason = trial.error_message.decode(errors="replace")  # none: the system would open no socket now
     if trial.status == ConnStatus.BAD and reason and _NOWHERE["hostaddr"] not in reason:
-        raise CannotStart(_one_line(reason, url), subject="--database")
+        raise WrongDatabase(_one_line(reason, url))
     trial.finish()
     return conninfo
 
@@ -216,19 +213,14 @@ def translate(error: Exception, url: str, needs: str = "") -> StorekeeperError:
     # psycopg's frames refer to the error, and to a socket that timed out: only the garbage collector would close it.
     text = _one_line(error.with_traceback(None), url)
     if getattr(error, "sqlstate", "") == SHARED_SESSION:
-        return CannotStart(
+        return WrongDatabase(
             "a pooler gives each session to many clients, or sends reads to other servers: use session"
-            " pooling, with DISCARD ALL between them, and no load balancing",
-            subject="--database",
+            " pooling, with DISCARD ALL between them, and no load balancing"
         )
     if isinstance(error, psycopg.errors.DuplicateTable | psycopg.errors.DuplicateObject):
-        return CannotStart(
-            f"tables of another program are there ({text}): name another database", subject="--database"
-        )
+        return WrongDatabase(f"tables of another program are there ({text}): name another database")
     if needs and isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return CannotStart(
-            f"{error.diag.message_primary}: the user has to own the tables, and {needs}", subject="--database"
-        )
+        return WrongDatabase(f"{error.diag.message_primary}: the user has to own the tables, and {needs}")
     return Unavailable(text)
 
 
@@ -238,15 +230,12 @@ def collection_schema(connection: Connection) -> str:
         name for (name,) in connection.execute("SELECT pg_catalog.current_schema()") if name
     ]
     if len(found) > 1:
-        raise CannotStart(
+        raise WrongDatabase(
             f"two collections are there, in the schemas {' and '.join(found)}: name one, as by"
-            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL",
-            subject="--database",
+            " ALTER ROLE ... SET search_path, or with ?options=-csearch_path%3D... in the URL"
         )
     if not found:
-        raise CannotStart(
-            "the search_path names no schema that is there and that this user may use", subject="--database"
-        )
+        raise WrongDatabase("the search_path names no schema that is there and that this user may use")
     return str(found[0])
 
 
