@@ -83,10 +83,7 @@ class Resource:
         path, _, query = request.target.partition(b"?")
         id_text = last_segment(path)
         id, at = parse_id(id_text), parse_store_query(query) if query else None
-        if id is None and at is None:
-            return self._missing(id_text)
-        # No store has the id 0; but whether the moment is good comes before that (decision 31).
-        store = self._collection.get(id or 0) if at is None else self._collection.get_at(id or 0, at)
+        store = self._collection.get(id) if at is None else self._collection.get_at(id, at)
         if isinstance(store, Future):
             return Deferred(store, partial(self._found, id_text, if_none_match, at))
         return self._found(id_text, if_none_match, at, store)
@@ -119,16 +116,13 @@ class Resource:
         command = Create(payload, preconditions.if_match, key, request.token_number)
         return Deferred(self._collection.write(command), partial(self._written, b""))
 
-    def _replace(self, preconditions: Preconditions, request: Request) -> Response | Deferred:
+    def _replace(self, preconditions: Preconditions, request: Request) -> Deferred:
         payload = self._payload(request.body)  # checked before the id (decision 3)
         id_text = last_segment(request.target.partition(b"?")[0])
         id = parse_id(id_text)
         key = preconditions.key(request.key, request.token_number, ("store", id, *astuple(payload)))
-        if id is None and key is None:
-            return self._missing(id_text)
-        # No store has the id 0; but whether the key is good for this request comes before that (decision 31).
         if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
-        command = Replace(id or 0, payload, if_match, if_none_match, key, request.token_number)
+        command = Replace(id, payload, if_match, if_none_match, key, request.token_number)
         return Deferred(self._collection.write(command), partial(self._written, id_text))
 
     def _payload(self, body: bytes) -> Payload:

@@ -82,10 +82,10 @@ def last_segment(path: bytes) -> bytes:
     return segment if segment.isalnum() else unquote_to_bytes(segment)
 
 
-def parse_id(id_text: bytes) -> int | None:
-    """Return the id that a text stands for; None if it is no number, or one that no store can have (decision 2)."""
+def parse_id(id_text: bytes) -> int:
+    """Return the id that a text stands for; 0, which no store has, if no store can have it (decision 2)."""
     if not id_text.isdigit():  # of bytes: ASCII digits alone
-        return None
-    if len(id_text) > _MAX_DIGITS and len(id_text := id_text.lstrip(b"0") or b"0") > _MAX_DIGITS:
-        return None
-    return int(id_text)
+        return 0
+    if len(id_text) > _MAX_DIGITS and len(id_text := id_text.lstrip(b"0")) > _MAX_DIGITS:
+        return 0
+    return int(id_text or b"0")
