@@ -13,7 +13,7 @@ import pytest
 from storekeeper.api import conditions, origins
 from storekeeper.api.application import Application
 from storekeeper.api.plan import Plan
-from storekeeper.api.routes import Route, match_route
+from storekeeper.api.routes import match_route
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
@@ -56,7 +56,7 @@ opened = an_application(cors_origin=("http://a",), allowed_host=("a",))
 LOOKED_FOR = re.compile(r'(?:field\([\w.]+, |name == )b"([a-z-]+)"')
 
 
-def reader_of(application: Application) -> PlainReader[Route | None]:
+def reader_of(application: Application) -> PlainReader:
     return PlainReader(match_route, application.plan)
 
 

@@ -10,7 +10,7 @@ in a dictionary of what such lines decide: the fields, the length of the body, a
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -54,8 +54,6 @@ _LINE = re.compile(rb"(GET|HEAD|POST|PUT) ((/[!$->@-~]*)(?:\?[!$-~]*)?) HTTP/1\.
 _FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[^\x00-\x08\x0a-\x1f\x7f]*+)*+")
 _DECIDING = frozenset(DECIDING_FIELDS)
 
-R = TypeVar("R")
-
 
 class _Head(msgspec.Struct, eq=False):
     """What the fields of a head decide; `length` is that of the body, `size` what the fields take, in bytes."""
@@ -71,13 +69,13 @@ class _Head(msgspec.Struct, eq=False):
     """Whether other requests may have the same fields."""
 
 
-class PlainReader(Generic[R]):
+class PlainReader:
     """Reads plain requests, of all connections of a process.
 
     `route` returns the route of a path, `plan` the plan of a method, a route and the deciding fields.
     """
 
-    def __init__(self, route: Callable[[bytes], R], plan: Callable[[str, R, Fields], Any]) -> None:
+    def __init__(self, route: Callable[[bytes], Any], plan: Callable[[str, Any, Fields], Any]) -> None:
         self._route = route
         self._plan = plan
         self._heads: dict[bytes, _Head] = {}
@@ -135,7 +133,7 @@ class PlainReader(Generic[R]):
             self._grow(len(text) + head.size)
             self._heads[text] = head
 
-    def _make_plan(self, method: bytes, route: R, head: _Head) -> Any:
+    def _make_plan(self, method: bytes, route: Any, head: _Head) -> Any:
         plan = self._plan(method.decode(), route, head.fields)
         self._grow(head.plan_size)
         head.plans[method, route] = plan

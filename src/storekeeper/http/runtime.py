@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -60,7 +60,7 @@ class Runtime:
     """The objects that all connections of one process share, joined in one when the collection is open."""
 
     application: _Application
-    plain: PlainReader[Any]
+    plain: PlainReader
     cache: ResponseCache
     limits: Limits
     observe: Observer = ignore
