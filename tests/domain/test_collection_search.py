@@ -179,7 +179,7 @@ class TestSearches:
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("storekeeper.search.TIMEOUT", 0.0)
-        monkeypatch.setattr("storekeeper.sqlite.searches._STEPS", 100)
+        monkeypatch.setattr("storekeeper.sqlite.reads._STEPS", 100)
         monkeypatch.setitem(postgres._STATEMENTS, b"search timeout", "SET LOCAL statement_timeout = 1")
         async with handle(database) as collection:
             await collection.load(numbered(20_000))

@@ -7,7 +7,6 @@ is read in the same way.
 
 import asyncio
 import time
-from array import array
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -20,8 +19,7 @@ from storekeeper.collection import Listing, Moment, Query, State, check_history,
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import NO_RESPONSE, Unavailable
-from storekeeper.postgres.pipeline import ConnectionLost, Statement, StatementError, rows
-from storekeeper.postgres.pipeline import array as parameter
+from storekeeper.postgres.pipeline import ConnectionLost, Statement, StatementError, array, rows
 from storekeeper.postgres.pool import Pool, roll_back, single_row, to_unavailable
 from storekeeper.postgres.schema import COLLECTION_TABLE
 from storekeeper.stores import Store
@@ -103,7 +101,7 @@ class Reader:
 
     async def get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
         """Return for each id its store, or None."""
-        found = await self._rows((b"get", (parameter({id for id in ids if id <= MAX_INTEGER}),)), deadline)
+        found = await self._rows((b"get", (array({id for id in ids if id <= MAX_INTEGER}),)), deadline)
         if found and found[0][-1] is None:
             single_row([])  # there is no epoch, because the row of `collection` is missing
         stores = {row[0]: Store(*row) for row in found}
@@ -150,7 +148,7 @@ class Reader:
         # libpq accepts no U+0000; no store's name has one, and none is empty.
         values = ("" if "\0" in name else name, min(query.after, MAX_INTEGER), most)
         found, *numbers = single_row(await self._rows((b"named", values)))
-        ids = array("q", found[: query.limit])
+        ids = found[: query.limit]
         last = ids[-1] if len(ids) < len(found) else None
         return await self._listing(ids, State(*numbers), last)
 
@@ -195,10 +193,10 @@ class Reader:
     async def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
         """Return as many of these stores as fit in a page, as they were in a state, and the last id."""
         is_range = isinstance(ids, range)
-        statement: Statement = (b"range", (ids[0], ids[-1])) if is_range else (b"picked", (parameter(ids),))
+        statement: Statement = (b"range", (ids[0], ids[-1])) if is_range else (b"picked", (array(ids),))
         page, end, newest = await self._page_of(statement, state)
         if newest > state.version:
-            page, end, _ = await self._page_of((b"as of", (parameter(ids), state.version)), state)
+            page, end, _ = await self._page_of((b"as of", (array(ids), state.version)), state)
         return page, end
 
     async def _page_of(self, statement: Statement, state: State) -> tuple[bytes, int, int]:

@@ -19,10 +19,10 @@ from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
 from storekeeper.importer import Session
-from storekeeper.sqlite import bulk, connections, errors, imports, replacement, schema, searches
+from storekeeper.sqlite import bulk, connections, errors, imports, replacement, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.reads import Reader
+from storekeeper.sqlite.reads import Reader, find
 from storekeeper.sqlite.statements import as_json
 from storekeeper.sqlite.writer import Writer
 from storekeeper.stores import Store
@@ -77,7 +77,7 @@ class SqliteCollection(QueuedWrites, Collection):
     async def _search(self, query: Query) -> Listing:
         with self._translating():
             async with self._searches:
-                found = await run_in_thread(partial(searches.find, self._identity, query))
+                found = await run_in_thread(partial(find, self._identity, query))
             return self._whole(self._reader.searched(query, *found))
 
     def _whole(self, listing: Listing) -> Listing:

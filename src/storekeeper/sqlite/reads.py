@@ -8,15 +8,19 @@ until the next change.
 
 import asyncio
 import time
-from array import array
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import apsw
 from msgspec.structs import replace
 
+from storekeeper import search
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Listing, Moment, Query, State, check_history, check_moment
+from storekeeper.errors import Unavailable
+from storekeeper.sqlite import connections
+from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.sqlite.statements import STATE, as_json, decode_integers
 from storekeeper.stores import Store
@@ -66,6 +70,10 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
 # version beside them, as both are of one statement.
 _NAMED = f"""SELECT *, (SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)) FROM ({STATE})"""
+_FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search.statement('instr')})"
+
+_STEPS = 100_000
+"""Steps of SQLite, about 5 ms, between two looks at the clock: each has to wait for the interpreter's lock."""
 
 
 class Reader:
@@ -150,9 +158,9 @@ class Reader:
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
         *numbers, _, found = self._execute(_NAMED, (name, after, -1 if limit is None else limit + 1)).get
-        ids = array("q", decode_integers(found))  # 8 bytes each
+        ids = decode_integers(found)
         last = ids[limit - 1] if limit is not None and len(ids) > limit else None
-        return self._listing(memoryview(ids)[:limit], State(*numbers), last)
+        return self._listing(ids[:limit], State(*numbers), last)
 
     def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
@@ -213,6 +221,25 @@ class Reader:
     def _cache(self, number: int, page: bytes) -> None:
         if sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
             self._pages[number] = page
+
+
+def find(identity: FileIdentity, query: Query) -> tuple[State, Sequence[int]]:
+    """Search; return the collection's numbers, and what `Query.found` needs. Raises Unavailable and apsw's errors.
+
+    On a thread, because it may read all stores; so with a connection of its own.
+    """
+    assert query.search is not None
+    assert query.limit is not None
+    deadline = time.monotonic() + search.TIMEOUT
+    with closing(identity.connect(reader=True)) as connection:
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+        try:
+            with connections.transaction(connection, "DEFERRED"):
+                state = State(*connection.execute(STATE).get[:3])
+                values = query.search.parameters(query.after, query.limit + 1)
+                return state, decode_integers(connection.execute(_FIND, values).get)
+        except apsw.InterruptError:
+            raise Unavailable(search.TOO_LONG) from None
 
 
 _BYTES = {stores: f"SELECT total(octet_length(address)) FROM {stores}" for stores in (_RANGE, _PICKED, _AS_OF)}
