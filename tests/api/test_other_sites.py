@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.harness.browser import page
+from tests.harness.browser import WHOLE, page
 from tests.harness.process import Running, serving
 
 REBOUND = "rebound.example"
@@ -64,8 +64,8 @@ def away(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Page]:
-    """A browser's page; it believes that the rebound name leads to this machine."""
-    with page(f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1") as (opened, _):
+    """A page as people have it, with all fields of its requests; it believes that the rebound name leads here."""
+    with page(f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1", programs=WHOLE) as (opened, _):
         yield opened
 
 

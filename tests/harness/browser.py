@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -19,10 +19,15 @@ QUIET = [
 ]
 
 
+WHOLE = ("chromium", "chromium-browser", "google-chrome")
+QUICK = ("chromium-headless-shell", *WHOLE)
+"""Programs, the best first: Chromium without windows takes a quarter of the time, but sends no Accept-Language."""
+
+
 @contextmanager
-def chromium(*options: str) -> Iterator[Browser]:
+def chromium(*options: str, programs: Sequence[str] = QUICK) -> Iterator[Browser]:
     """Start the browser; `options` are further ones of its own."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = next(filter(None, map(shutil.which, programs)), None)
     if program is None:
         need("browser", "Chromium is not installed")
     sandbox = [] if os.geteuid() else ["--no-sandbox"]
@@ -35,9 +40,9 @@ def chromium(*options: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def page(*options: str) -> Iterator[tuple[Page, list[str]]]:
+def page(*options: str, programs: Sequence[str] = QUICK) -> Iterator[tuple[Page, list[str]]]:
     """Open an empty page; beside it a list of everything that went wrong on it, or left the machine."""
-    with chromium(*options) as browser:
+    with chromium(*options, programs=programs) as browser:
         opened = browser.new_page()
         faults: list[str] = []
         opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)

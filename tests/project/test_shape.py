@@ -183,8 +183,14 @@ def test_no_test_imports_from_another_or_from_conftest() -> None:
 
 
 def test_a_start_of_the_service_does_not_pay_for_what_it_does_not_use(tmp_path: Path) -> None:
-    """Rich, structlog and the CSV file's module are imported when a command needs them."""
-    program = "import sys, storekeeper.cli, storekeeper.server; print(*sys.modules)"
+    """Rich, structlog and the CSV file's module are imported when a command needs them; Rich not to log a line."""
+    program = """
+import sys, storekeeper.cli, storekeeper.events, storekeeper.server
+print(*sys.modules)
+storekeeper.events.emit(storekeeper.events.Event.STARTED)
+assert "structlog" in sys.modules
+assert not [name for name in sys.modules if name.startswith("rich")]
+import rich.console"""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "STOREKEEPER"))}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
