@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.commands import Command
 from storekeeper.errors import EpochEnded, InvalidInput, StorekeeperError, Unavailable
-from storekeeper.importer import Session
+from storekeeper.imports import staging
+from storekeeper.imports.staging import Session
 from storekeeper.search import Search
 from storekeeper.stores import Payload, Store
 from storekeeper.tokens import Token
@@ -190,15 +190,15 @@ class Collection(Protocol):
     def write(self, command: Command) -> asyncio.Future[Store | None]:
         """Carry out a command; the result is the store after it, None if a replace found no store of that id."""
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT) -> T:
         """Return what `work`, which runs on a thread, makes of a session for one import; raise what it raises.
 
         It waits for other writers for up to `lock_timeout` seconds.
         """
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-        """Create all of `payloads` in their order, or none; return their ids: see `importer.load`."""
-        return await self.in_session(lambda session: importer.load(session, payloads, only_if_empty=only_if_empty))
+        """Create all of `payloads` in their order, or none; return their ids: see `staging.load`."""
+        return await self.in_session(lambda session: staging.load(session, payloads, only_if_empty=only_if_empty))
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
         """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises."""

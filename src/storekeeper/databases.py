@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote
 
-from storekeeper import importer, transfer
+from storekeeper import transfer
 from storekeeper.changes import ChangesPage, ChangesQuery, page_of, statement
 from storekeeper.collection import Collection, Fail, Snapshot
 from storekeeper.errors import CannotStart, Outcome, StorekeeperError, Unavailable, WrongDatabase
-from storekeeper.importer import Session
+from storekeeper.imports import staging
+from storekeeper.imports.staging import Session
 from storekeeper.settings import DATABASES
 from storekeeper.sqlite import SqliteDatabase
 from storekeeper.sqlite.schema import files
@@ -100,7 +101,7 @@ def existing(url: str) -> Database:
 @contextmanager
 def writing(url: str) -> Iterator[Session]:
     """Open a collection to write to it, behind the lock of all writers. Raises CannotStart, Unavailable."""
-    with existing(url).session(lock_timeout=importer.LOCK_TIMEOUT) as session, session.writing(lambda: None):
+    with existing(url).session(lock_timeout=staging.LOCK_TIMEOUT) as session, session.writing(lambda: None):
         yield session
 
 

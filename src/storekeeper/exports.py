@@ -46,14 +46,14 @@ class Exported(NamedTuple):
     has_formulas: bool
 
 
-def write(snapshot: Snapshot, order: Export, file: IO[bytes] | None, progress: Callable[[int], None]) -> Exported:
+def write(snapshot: Snapshot, options: Export, file: IO[bytes] | None, progress: Callable[[int], None]) -> Exported:
     """Write an export, to no file for a HEAD; `progress` gets the rows so far. Raises InvalidInput, EpochEnded."""
     from storekeeper.sheets import writing  # noqa: PLC0415 - a start of the service needs no csv and no zipfile
 
     _, version, epoch = snapshot.state()
-    if order.at is not None:
-        version = _version_at(snapshot, order.at, version, epoch)
-    key_column = _key_column(snapshot, order.key_column)
+    if options.at is not None:
+        version = _version_at(snapshot, options.at, version, epoch)
+    key_column = _key_column(snapshot, options.key_column)
     columns = (*COLUMNS, key_column) if key_column else COLUMNS
     count, has_formulas = 0, False
 
@@ -61,13 +61,13 @@ def write(snapshot: Snapshot, order: Export, file: IO[bytes] | None, progress: C
         nonlocal count, has_formulas
         for count, (id, name, address, *key) in enumerate(found, 1):
             row = (id, name, address, f"{version}.{epoch}", *key)
-            has_formulas = has_formulas or (order.format == "csv" and writing.begins_a_formula(row))
+            has_formulas = has_formulas or (options.format == "csv" and writing.begins_a_formula(row))
             yield row
             progress(count)
 
-    with closing(_select(snapshot, order, version, key_column)) as found, closing(rows()) as shown:
+    with closing(_select(snapshot, options, version, key_column)) as found, closing(rows()) as shown:
         if file is not None:
-            writing.write(file, order.format, columns, shown, excel=order.excel)
+            writing.write(file, options.format, columns, shown, excel=options.excel)
     return Exported(count, version, epoch, has_formulas)
 
 
@@ -94,15 +94,15 @@ def _key_column(snapshot: Snapshot, asked: str) -> str:
     raise InvalidInput("query", {"with": f'"with" must be a column that stores have keys of; {known}'})
 
 
-def _select(snapshot: Snapshot, order: Export, version: int, key_column: str) -> Rows:
+def _select(snapshot: Snapshot, options: Export, version: int, key_column: str) -> Rows:
     keys = [key_column] if key_column else []
-    values: list[str | int] = [*keys, version] if order.at else [*keys]
-    source = _AS_OF.format(version=f"${len(values)}") if order.at else "stores"
+    values: list[str | int] = [*keys, version] if options.at else [*keys]
+    source = _AS_OF.format(version=f"${len(values)}") if options.at else "stores"
     key = f", {_KEY}" if key_column else ""
-    if order.search is None:
+    if options.search is None:
         yield from snapshot.select(f"SELECT id, {FIELDS}{key} FROM {source} ORDER BY id", *values)  # noqa: S608 - of constants
         return
-    search = order.search
+    search = options.search
     by_key = {id for (id,) in snapshot.select(_WITH_KEY, search.text)}
     for text, id, *row in snapshot.select(f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id", *values):  # noqa: S608 - as above
         if id == search.id or id in by_key or all(word in text for word in search.words):

@@ -8,7 +8,8 @@ from typing import Any
 
 import apsw
 
-from storekeeper import databases, importer
+from storekeeper import databases
+from storekeeper.imports import staging
 from storekeeper.stores import Payload
 from tests.harness.process import TIMEOUT, Response, Running
 
@@ -47,7 +48,7 @@ def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
     database = databases.database(url)
     database.prepare()
     with database.session() as session:
-        return importer.load(session, payloads, **options)
+        return staging.load(session, payloads, **options)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from storekeeper import databases, importer
-from storekeeper.imports import Counts, Import, Plan
+from storekeeper import databases
+from storekeeper.imports import Counts, Import, Plan, staging
 from storekeeper.sheets.rows import SheetRows
 from tests.harness.databases import Database
 
@@ -40,7 +40,7 @@ def import_or_replay(
     opened = databases.database(database.url)
     opened.prepare()
     with opened.session() as session:
-        return importer.carry_out(session, rows, msgspec.structs.replace(order, match=rows.match), review=review)
+        return staging.carry_out(session, rows, msgspec.structs.replace(order, match=rows.match), review=review)
 
 
 def counts(done: Plan) -> dict[str, int]:

@@ -16,10 +16,11 @@ from typing import Any
 
 import uvloop
 
-from storekeeper import importer, write_state
+from storekeeper import write_state
 from storekeeper.changes import ChangesQuery
 from storekeeper.collection import Collection, Moment
 from storekeeper.errors import StorekeeperError, Unavailable
+from storekeeper.imports import staging
 from storekeeper.sqlite import SqliteCollection, SqliteDatabase, writer
 from storekeeper.stores import Payload
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
@@ -66,7 +67,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     ),
     "load": lambda collection: collection.load(numbered(LOAD)),
     "in_session": lambda collection: collection.in_session(
-        lambda session: importer.load(session, numbered(LOAD)), 0.3
+        lambda session: staging.load(session, numbered(LOAD)), 0.3
     ),
     "figures": lambda collection: collection.figures(),
     "with_snapshot": lambda collection: collection.with_snapshot(lambda snapshot: list(snapshot.rows("stores"))),

@@ -13,8 +13,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper import databases, importer
+from storekeeper import databases
 from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.imports import staging
 from storekeeper.sqlite import SqliteCollection, bulk, connections, imports, migrations, schema
 from storekeeper.sqlite.migrations import CHANGES_TABLE
 from storekeeper.stores import EXAMPLES
@@ -139,7 +140,7 @@ def read_snapshot(path: Path) -> None:
 def load_examples(path: Path) -> None:
     schema.prepare(path)
     with imports.session(path, lock_timeout=connections.START_TIMEOUT) as session:
-        assert importer.load(session, EXAMPLES) == range(6, 9)
+        assert staging.load(session, EXAMPLES) == range(6, 9)
 
 
 def open_service(path: Path) -> None:

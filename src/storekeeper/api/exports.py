@@ -42,13 +42,13 @@ class Exports:
         return Plan(partial(self._run, read_if_none_match(headers)))
 
     def _run(self, tags: Tags | None, request: Request) -> Deferred:
-        order = parse_export_query(request.target.partition(b"?")[2])
-        return Deferred(asyncio.ensure_future(self._respond(order, tags, is_head=request.method == "HEAD")))
+        options = parse_export_query(request.target.partition(b"?")[2])
+        return Deferred(asyncio.ensure_future(self._respond(options, tags, is_head=request.method == "HEAD")))
 
-    async def _respond(self, order: Export, tags: Tags | None, *, is_head: bool) -> Response:
+    async def _respond(self, options: Export, tags: Tags | None, *, is_head: bool) -> Response:
         # The keys of outside systems change without the list: an export with them has no tag.
-        has_tag = not order.key_column
-        if tags and has_tag and order.at is None:
+        has_tag = not options.key_column
+        if tags and has_tag and options.at is None:
             state = await completed(self._collection.state())
             if unchanged := not_modified(tags, tag(state.version, state.epoch)):
                 return unchanged
@@ -56,12 +56,12 @@ class Exports:
         check = within(TIMEOUT, "The export takes too long: ask for fewer stores, or run `storekeeper export`")
         try:
             written = await self._collection.with_snapshot(
-                lambda snapshot: exports.write(snapshot, order, None if is_head else spool, check)
+                lambda snapshot: exports.write(snapshot, options, None if is_head else spool, check)
             )
         except OSError as error:
             raise not_written(error) from None
         current = tag(written.version, written.epoch).encode() if has_tag else b""
-        return Response(b"", _headers(order.format), stream=_parts(spool), tag=current)
+        return Response(b"", _headers(options.format), stream=_parts(spool), tag=current)
 
 
 def _headers(format: str) -> bytes:

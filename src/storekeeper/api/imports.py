@@ -12,7 +12,6 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from storekeeper import importer
 from storekeeper.api.conditions import REPLAYED, Preconditions, check_coding, read_preconditions
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.query import parse_import_query
@@ -22,8 +21,8 @@ from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import InvalidInput, Outcome, Unavailable
 from storekeeper.http.request import Request, field
 from storekeeper.http.response import JSON, Deferred, ErrorBody, Fields, Response, error_response, phrase
-from storekeeper.imports import Counts, Import, NeedsMatch, Refused, Report
-from storekeeper.problems import Problem
+from storekeeper.imports import Counts, Import, NeedsMatch, Refused, Report, staging
+from storekeeper.imports.problems import Problem
 from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.rows import SheetRows
 
@@ -75,21 +74,23 @@ class Imports:
         request.upload = self._spools.take()
 
     def _run(self, preconditions: Preconditions, request: Request) -> Deferred | Response:
-        order = parse_import_query(request.target.partition(b"?")[2])
+        options = parse_import_query(request.target.partition(b"?")[2])
         if request.upload is None:  # it came whole, because it is small
             request.upload = self._spools.take()
             if refusal := request.upload.append(request.body):
                 return refusal
         spool, request.upload = request.upload, None
         assert isinstance(spool, Spool)
-        opened = partial(_open, spool, replace(order, token_number=request.token_number), preconditions, request.key)
+        opened = partial(
+            _open, spool, replace(options, token_number=request.token_number), preconditions, request.key
+        )
         return Deferred(asyncio.ensure_future(self._import(opened)))
 
     async def _import(self, opened: Callable[[], tuple[SheetRows, Import]]) -> Response:
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
-                rows, order = await run_in_thread(opened)
-                return await self._carry_out(rows, order)
+                rows, options = await run_in_thread(opened)
+                return await self._carry_out(rows, options)
         except BadFile as error:
             raise _invalid(error) from None
         except NeedsMatch:
@@ -99,11 +100,11 @@ class Imports:
         except OSError as error:  # the end of a body is written when it is read
             raise not_written(error) from None
 
-    async def _carry_out(self, rows: SheetRows, order: Import) -> Response:
+    async def _carry_out(self, rows: SheetRows, options: Import) -> Response:
         body: Report | _Refusal
         try:
             done = await self._collection.in_session(
-                lambda session: importer.carry_out(session, rows, order), LOCK_TIMEOUT
+                lambda session: staging.carry_out(session, rows, options), LOCK_TIMEOUT
             )
             if isinstance(done, Counts):
                 return Response(_encode(done), REPLAYED, tag=_tag(done))
@@ -119,13 +120,13 @@ def _tag(counts: Counts) -> bytes:
     return f'"{counts.version}"'.encode()
 
 
-def _open(spool: Spool, order: Import, preconditions: Preconditions, sent: str) -> tuple[SheetRows, Import]:
+def _open(spool: Spool, options: Import, preconditions: Preconditions, sent: str) -> tuple[SheetRows, Import]:
     """Return the rows of a body, and what to do with them. Raises BadFile."""
     spool.seek(0)
     hashed = hashlib.file_digest(spool, "sha256").hexdigest()
-    key = preconditions.key(sent, order.token_number, ("imports", order, hashed))
-    rows = SheetRows(spool, order, within(READ_TIMEOUT, TOO_SLOW))
-    return rows, replace(order, match=rows.match, if_match=preconditions.if_match, key=key)
+    key = preconditions.key(sent, options.token_number, ("imports", options, hashed))
+    rows = SheetRows(spool, options, within(READ_TIMEOUT, TOO_SLOW))
+    return rows, replace(options, match=rows.match, if_match=preconditions.if_match, idempotency_key=key)
 
 
 def _invalid(error: BadFile) -> InvalidInput:

@@ -54,7 +54,7 @@ def export(
     try:
         if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
-        order = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
+        options = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
         if file.is_file() and not force:
             raise CannotStart(f"{file} exists: name another file, or overwrite it with --force")
         with (
@@ -62,7 +62,7 @@ def export(
             progress("Exporting") as show,
             _output(file, overwrite=force) as opened,
         ):
-            done = exports.write(snapshot, replace(order, excel=excel), opened, show)
+            done = exports.write(snapshot, replace(options, excel=excel), opened, show)
     except InvalidInput as error:
         raise CannotStart(_with_options(error)) from None
     except EpochEnded as error:

@@ -26,7 +26,7 @@ from storekeeper.cli.terminal import (
 )
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Report, Row
-from storekeeper.problems import CHANGED, CUT, TOO_LONG, Group, Problem, limited
+from storekeeper.imports.problems import CHANGED, CUT, TOO_LONG, Group, Problem, limited
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import parse_maps
@@ -90,7 +90,7 @@ def import_(  # noqa: PLR0913 - each is an option
     """
     if match and add:
         raise CannotStart("--add: cannot be used together with --match")
-    order = Import(
+    options = Import(
         match,
         add,
         _maps(map or []),
@@ -103,7 +103,7 @@ def import_(  # noqa: PLR0913 - each is an option
     )
     if rejects is not None:
         _check_rejects(rejects, file, settings.database)
-    _carry_out(settings, file, order, rejects, yes=yes)
+    _carry_out(settings, file, options, rejects, yes=yes)
 
 
 def _check_rejects(rejects: Path, file: Path, database: str) -> None:
@@ -116,30 +116,31 @@ def _check_rejects(rejects: Path, file: Path, database: str) -> None:
         )
 
 
-def _carry_out(settings: Settings, file: Path, order: Import, rejects: Path | None, *, yes: bool) -> None:
-    from storekeeper import databases, importer
+def _carry_out(settings: Settings, file: Path, options: Import, rejects: Path | None, *, yes: bool) -> None:
+    from storekeeper import databases
+    from storekeeper.imports import staging
 
     database = databases.database(settings.database)
     is_new = not database.exists()
     target = f"the new database {database.name}" if is_new else database.name
     with _telling_failures(file, target), ExitStack() as stack:
-        rows = SheetRows(stack.enter_context(_opened(file)), order)
-        if is_new and order.dry_run:
+        rows = SheetRows(stack.enter_context(_opened(file)), options)
+        if is_new and options.dry_run:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             database = databases.database(f"sqlite:///{folder}/empty.db")
         database.prepare(upgrade=False)
         if ignored := ", ".join(rows.columns.ignored):
             print_line(f"Ignored columns: {_cut(ignored, 4 * _MAX_SHOWN_LENGTH)}")
         session = stack.enter_context(database.session())
-        order, review = replace(order, match=rows.match), _Review(rows, rejects, yes=yes)
-        plan = importer.carry_out(session, _shown(rows), order, review=review, committing=ignore_interrupts)
+        options, review = replace(options, match=rows.match), _Review(rows, rejects, yes=yes)
+        plan = staging.carry_out(session, _with_progress(rows), options, review=review, committing=ignore_interrupts)
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
             raise Refused(plan.report)
     _tell_end(plan, target, is_new=is_new)
 
 
-def _shown(rows: SheetRows) -> Iterator[Row]:
+def _with_progress(rows: SheetRows) -> Iterator[Row]:
     """Yield the rows, and show the progress."""
     size = os.fstat(rows.file.fileno()).st_size
     with progress("Reading", "rows") as show:
@@ -216,7 +217,7 @@ class _Review:
     def __call__(self, plan: Plan) -> None:
         if not self._is_locked:
             _tell(plan)
-        if plan.order.dry_run or plan.refuses:
+        if plan.options.dry_run or plan.refuses:
             return
         created, total = plan.report.created, plan.numbers.total
         if total and created > self._approved:

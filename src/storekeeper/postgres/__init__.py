@@ -7,12 +7,12 @@ from functools import partial
 
 import psycopg
 
-from storekeeper import importer
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Fail, Listing, Moment, Query, Snapshot, State, T
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.importer import Session
+from storekeeper.imports import staging
+from storekeeper.imports.staging import Session
 from storekeeper.postgres import bulk, imports, reads, schema, session, writer
 from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
 from storekeeper.postgres.pool import Pool, single_row
@@ -56,7 +56,7 @@ class PostgresCollection(QueuedWrites, Collection):
     def changes(self, query: ChangesQuery) -> asyncio.Future[ChangesPage]:
         return asyncio.ensure_future(self._reader.changes(query))
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT) -> T:
         def run() -> T:
             with imports.session(self._url, lock_timeout=lock_timeout) as session:
                 return work(session)

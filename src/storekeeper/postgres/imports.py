@@ -1,4 +1,4 @@
-"""The session of one import, and of a bulk load. Imports psycopg, `importer` and the domain."""
+"""The session of one import, and of a bulk load. Imports psycopg and the domain."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from storekeeper import importer
+from storekeeper.imports import staging
 from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK
 from storekeeper.postgres.session import Connection, connected
 
@@ -15,14 +15,14 @@ _SET_NUMBERS = f"""UPDATE {COLLECTION_TABLE} SET (count, version, at) =
 
 
 @contextmanager
-def session(url: str, *, lock_timeout: float = importer.LOCK_TIMEOUT) -> Iterator["PostgresSession"]:
+def session(url: str, *, lock_timeout: float = staging.LOCK_TIMEOUT) -> Iterator["PostgresSession"]:
     """Open a session on a prepared database. Raises Unavailable, CannotStart."""
     with connected(url, needs="to import needs TEMPORARY on the database") as connection:
         yield PostgresSession(connection, lock_timeout)
 
 
 class PostgresSession:
-    """An `importer.Session` in one transaction, on a connection of its own."""
+    """An `staging.Session` in one transaction, on a connection of its own."""
 
     changes_table = "changes"
     set_numbers = _SET_NUMBERS

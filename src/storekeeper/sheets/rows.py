@@ -12,7 +12,7 @@ from typing import IO
 
 from storekeeper.errors import InvalidInput
 from storekeeper.imports import Import, Row
-from storekeeper.problems import (
+from storekeeper.imports.problems import (
     CELLS,
     CUT,
     HAS_NULLS,
@@ -53,29 +53,29 @@ class SheetRows:
     Its header is read at once. `check` is called with the place of each row, and may raise.
     """
 
-    def __init__(self, file: IO[bytes], order: Import, check: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, file: IO[bytes], options: Import, check: Callable[[int], None] = lambda _: None) -> None:
         self.file = file
-        self._sheet = open_sheet(file, order.encoding)
-        self._cut_names = order.cut_names
+        self._sheet = open_sheet(file, options.encoding)
+        self._cut_names = options.cut_names
         self._check = check
         self._records = self._sheet.records()
         self._above = 0
-        self.columns = self._header(order)
+        self.columns = self._header(options)
         self.match = self.columns.match
 
-    def _header(self, order: Import) -> Columns:
+    def _header(self, options: Import) -> Columns:
         """Return the columns, by the first row that can name them; titles may stand above it, each in one cell."""
         first = next(self._records, None)
         if first is None:
             raise BadFile("the file is empty")
-        if not order.header:
+        if not options.header:
             self._records = chain([first], self._records)
-            return Columns([str(number) for number, _ in enumerate(first[1], 1)], order.map, order.match)
+            return Columns([str(number) for number, _ in enumerate(first[1], 1)], options.map, options.match)
         for _, cells in chain([first], islice(self._records, MAX_TITLES)):
             self._above += 1
             with suppress(BadFile) if sum(map(bool, cells)) == 1 else nullcontext():
-                return Columns(cells, order.map, order.match)
-        return Columns(first[1], order.map, order.match)  # raises
+                return Columns(cells, options.map, options.match)
+        return Columns(first[1], options.map, options.match)  # raises
 
     def __iter__(self) -> Iterator[Row]:
         for place, (line, cells) in enumerate(self._records, 1):

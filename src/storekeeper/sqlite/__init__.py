@@ -11,14 +11,15 @@ from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
-from storekeeper import importer, search
+from storekeeper import search
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Eventual, Fail, Listing, Moment, Query, Snapshot, State
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
-from storekeeper.importer import Session
+from storekeeper.imports import staging
+from storekeeper.imports.staging import Session
 from storekeeper.sqlite import bulk, connections, errors, imports, replacement, schema
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
@@ -94,7 +95,7 @@ class SqliteCollection(QueuedWrites, Collection):
             async for part in parts:
                 yield part
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = importer.LOCK_TIMEOUT) -> T:
+    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT) -> T:
         def run() -> T:
             with imports.session(self._path, self._identity, lock_timeout=lock_timeout) as session:
                 return work(session)

@@ -1,4 +1,4 @@
-"""The session of one import, and of a bulk load. Imports apsw, `importer` and the domain."""
+"""The session of one import, and of a bulk load. Imports apsw and the domain."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 
 import apsw
 
-from storekeeper import importer
 from storekeeper.errors import Outcome, Unavailable
+from storekeeper.imports import staging
 from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE
@@ -18,7 +18,7 @@ from storekeeper.sqlite.migrations import CHANGES_TABLE
 
 @contextmanager
 def session(
-    path: Path, identity: FileIdentity | None = None, *, lock_timeout: float = importer.LOCK_TIMEOUT
+    path: Path, identity: FileIdentity | None = None, *, lock_timeout: float = staging.LOCK_TIMEOUT
 ) -> Iterator["SqliteSession"]:
     """Open a session on a prepared file. Raises Unavailable.
 
@@ -43,7 +43,7 @@ def session(
 
 
 @contextmanager
-def command_session(path: Path, *, lock_timeout: float = importer.LOCK_TIMEOUT) -> Iterator["SqliteSession"]:
+def command_session(path: Path, *, lock_timeout: float = staging.LOCK_TIMEOUT) -> Iterator["SqliteSession"]:
     """Open a session for a command, on a file that exists. Raises CannotStart, Unavailable."""
     schema.prepare(path, upgrade=False)
     with schema.raising_cannot_start(path), session(path, lock_timeout=lock_timeout) as opened:
@@ -51,7 +51,7 @@ def command_session(path: Path, *, lock_timeout: float = importer.LOCK_TIMEOUT) 
 
 
 class SqliteSession:
-    """An `importer.Session` on a connection of its own."""
+    """An `staging.Session` on a connection of its own."""
 
     changes_table = CHANGES_TABLE
     set_numbers = ""

@@ -26,7 +26,7 @@ from storekeeper.imports import (
     Refused,
     Row,
 )
-from storekeeper.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
+from storekeeper.imports.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
 from storekeeper.search import MAX_SEARCHED_LENGTH
 from storekeeper.stores import Payload
 from storekeeper.tables import CHANGES, CONTENT, EXTERNAL_IDS, FIELDS
@@ -47,7 +47,7 @@ CHUNK = 10_000
 
 
 class Session(Protocol):
-    """A connection to a database, for one import."""
+    """A connection to a database, for one import or another command that writes."""
 
     changes_table: str
     """The table of changes."""
@@ -71,7 +71,7 @@ class Session(Protocol):
 def carry_out(
     session: Session,
     rows: Iterable[Row],
-    order: Import,
+    options: Import,
     *,
     review: Callable[[Plan], None] = lambda _: None,
     committing: Callable[[], None] = lambda: None,
@@ -83,22 +83,22 @@ def carry_out(
 
     Raises Refused, NeedsMatch, PreconditionFailed, KeyReused, and what the rows and the database raise.
     """
-    if replay := _replay(session, order):
+    if replay := _replay(session, options):
         return replay
-    _require_match(order, _numbers(session))
+    _require_match(options, _numbers(session))
     for table in (STAGED, DECIDED):
         session.execute(f"CREATE TEMPORARY TABLE {table}")
     session.fill("staged", Row._fields, rows)
-    plan = _make_plan(session, order)
+    plan = _make_plan(session, options)
     review(plan)
-    if order.dry_run:
+    if options.dry_run:
         return plan
     _refuse(plan)
     with session.writing(committing):
-        if replay := _replay(session, order):
+        if replay := _replay(session, options):
             return replay
         if _numbers(session)[:3] != plan.numbers[:3]:
-            plan = _make_plan(session, order)
+            plan = _make_plan(session, options)
             review(plan)
             _refuse(plan)
         _write(session, plan)
@@ -169,23 +169,23 @@ def _numbers(session: Session) -> Numbers:
     return Numbers(*row)
 
 
-def _require_match(order: Import, numbers: Numbers) -> None:
-    if numbers.total and not (order.match or order.add):
+def _require_match(options: Import, numbers: Numbers) -> None:
+    if numbers.total and not (options.match or options.add):
         raise NeedsMatch("The list has stores")
 
 
-def _make_plan(session: Session, order: Import) -> Plan:
+def _make_plan(session: Session, options: Import) -> Plan:
     numbers = _numbers(session)
     current = tag(numbers.version, numbers.epoch)
-    if order.if_match is not None and not matches(order.if_match, current):
+    if options.if_match is not None and not matches(options.if_match, current):
         raise PreconditionFailed(f"The list has changed: its version is {numbers.version} now", current)
-    _require_match(order, numbers)
-    plan = Plan(order, numbers, {key for (key,) in session.execute(_REPEATED)})
+    _require_match(options, numbers)
+    plan = Plan(options, numbers, {key for (key,) in session.execute(_REPEATED)})
     session.execute("DELETE FROM decided")
     ((rows,),) = session.execute("SELECT count(*) FROM staged")
-    column = (order.key_column,) if order.key_column else ()
+    column = (options.key_column,) if options.key_column else ()
     for start in range(0, rows, CHUNK):
-        found = session.execute(_compare(order.match), (start, start + CHUNK, *column))
+        found = session.execute(_compare(options.match), (start, start + CHUNK, *column))
         session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
     plan.finish([_listed(*row) for row in session.execute(_LIST)])
     return plan
@@ -215,7 +215,7 @@ _ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
 
 
 def _write(session: Session, plan: Plan) -> None:
-    order, report, before = plan.order, plan.report, plan.numbers
+    options, report, before = plan.options, plan.report, plan.numbers
     changes = report.created + report.replaced
     version, now = before.version + changes, time.time_ns() // 1_000_000
     report.version = f"{version}.{before.epoch}"
@@ -225,15 +225,15 @@ def _write(session: Session, plan: Plan) -> None:
         _expect(report.replaced, session.write(_REPLACE))
     if changes:
         add = _ADD_CHANGES.format(table=session.changes_table)
-        _expect(changes, session.write(add, (max(before.at, now), order.token_number)))
+        _expect(changes, session.write(add, (max(before.at, now), options.token_number)))
         if session.set_numbers:
             _expect(1, session.write(session.set_numbers))
-    if report.created and order.key_column:
-        _expect(report.created, session.write(_REMEMBER, (order.key_column,)))
+    if report.created and options.key_column:
+        _expect(report.created, session.write(_REMEMBER, (options.key_column,)))
     # What changes nothing in a collection without changes has no version, and needs no replay.
-    if order.key and version:
+    if options.idempotency_key and version:
         counts = msgspec.json.encode(msgspec.convert(report, Counts, from_attributes=True)).decode()
-        _expect(1, session.write(_ADD_KEY, (*order.key, version, now, counts)))
+        _expect(1, session.write(_ADD_KEY, (*options.idempotency_key, version, now, counts)))
 
 
 def _expect(rows: int, written: int) -> None:
@@ -241,11 +241,11 @@ def _expect(rows: int, written: int) -> None:
         raise Unavailable("A trigger or a rule of the database kept rows out")
 
 
-def _replay(session: Session, order: Import) -> Counts | None:
+def _replay(session: Session, options: Import) -> Counts | None:
     """Return what an earlier import with the same key did. Raises KeyReused if that was another request."""
-    if order.key is None or order.dry_run:
+    if options.idempotency_key is None or options.dry_run:
         return None
-    key, request = order.key
+    key, request = options.idempotency_key
     for known, result in session.execute(_FIND_KEY, (key,)):
         if known != request or result is None:
             raise KeyReused("The Idempotency-Key was used for another request: send a new one")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storekeeper import databases, importer
+from storekeeper import databases
 from storekeeper.commands import Create
 from storekeeper.errors import KeyReused, PreconditionFailed
-from storekeeper.imports import Counts, Import, NeedsMatch, Plan, Refused, Row
+from storekeeper.imports import Counts, Import, NeedsMatch, Plan, Refused, Row, staging
 from storekeeper.search import folded
 from storekeeper.stores import Payload
 from tests.harness.collection import run
@@ -193,12 +193,12 @@ class TestImport:
     def test_an_import_with_the_key_of_an_earlier_one_is_not_carried_out_again(self, database: Database) -> None:
         fill_with(database, [ALPHA])
         text = "name\nBeta\nGamma\n"
-        done = import_into(database, text, add=True, key=("k", 7))
-        replay = import_or_replay(database, text, add=True, key=("k", 7))
+        done = import_into(database, text, add=True, idempotency_key=("k", 7))
+        replay = import_or_replay(database, text, add=True, idempotency_key=("k", 7))
         assert type(replay) is Counts
         assert (replay.created, replay.version) == (2, done.report.version)
         with pytest.raises(KeyReused):
-            import_into(database, text, add=True, key=("k", 8))
+            import_into(database, text, add=True, idempotency_key=("k", 8))
         assert len(stores(database)) == 3
 
         async def post() -> None:
@@ -215,9 +215,9 @@ class TestImport:
 
         run(post())
         with pytest.raises(KeyReused):
-            import_into(database, "name\nBeta\n", add=True, key=("of a store", 7))
-        import_into(database, "name\nBeta\n", add=True, key=("dry", 7), dry_run=True)
-        assert counts(import_into(database, "name\nBeta\n", add=True, key=("dry", 7))) == {"created": 1}
+            import_into(database, "name\nBeta\n", add=True, idempotency_key=("of a store", 7))
+        import_into(database, "name\nBeta\n", add=True, idempotency_key=("dry", 7), dry_run=True)
+        assert counts(import_into(database, "name\nBeta\n", add=True, idempotency_key=("dry", 7))) == {"created": 1}
 
     def test_what_others_write_before_the_lock_is_seen(self, database: Database) -> None:
         """The plan is made anew, and approved again."""
@@ -245,16 +245,16 @@ class TestImport:
         fill_with(database, [ALPHA])
 
         def broken() -> Iterator[Row]:
-            yield from importer.rows_of([BETA])
+            yield from staging.rows_of([BETA])
             raise ZeroDivisionError
 
         opened = databases.database(database.url)
         with pytest.raises(ZeroDivisionError), opened.session() as session:
-            importer.carry_out(session, broken(), Import(add=True))
+            staging.carry_out(session, broken(), Import(add=True))
         assert len(database.changes()) == 1
 
     def test_long_files_are_compared_in_parts(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(importer, "CHUNK", 3)
+        monkeypatch.setattr(staging, "CHUNK", 3)
         text = "Key,name\n" + "".join(f"{number},Store {number}\n" for number in range(1, 11))
         assert counts(import_into(database, text, "Key")) == {"created": 10}
         changed = text.replace("Store 7", "Seven").replace("Store 10", "Ten") + "11,Eleven\n"

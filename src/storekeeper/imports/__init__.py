@@ -1,6 +1,7 @@
-"""Domain: what an import of rows does, decided by one pure function. Imports only the domain.
+"""Domain: what an import of rows does, decided by one pure function (decisions 42, 52, 53, 55). Imports the domain.
 
-Decisions 42, 52, 53 and 55. Both databases carry out what a `Plan` decides (`importer`).
+`cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `Row` of each of its rows, `staging` puts them into
+a temporary table, asks a `Plan` what becomes of each, and writes that.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -9,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from storekeeper.commands import Tags
+from storekeeper.commands import Key, Tags
 from storekeeper.errors import StorekeeperError
-from storekeeper.problems import (
+from storekeeper.imports.problems import (
     AMBIGUOUS,
     CHANGED,
     CUT,
@@ -37,7 +38,7 @@ class Import(msgspec.Struct, frozen=True):
     `match` is what rows have in common with their stores: "id", "name", the name of a column with the keys of an
     outside system (decision 52), or None: all rows are new, which only an empty collection, or `add`, permits.
     `map` says from which columns a field comes (decision 53); without `header`, columns are named 1, 2, 3, …
-    `key` is the Idempotency-Key with a hash of the request.
+    `idempotency_key` has the key and a hash of the request; in a `Row`, `key` is what the row is matched by.
     """
 
     match: str | None = None
@@ -50,7 +51,7 @@ class Import(msgspec.Struct, frozen=True):
     skip_bad: bool = False
     dry_run: bool = False
     if_match: Tags | None = None
-    key: tuple[str, int] | None = None
+    idempotency_key: Key | None = None
     token_number: int = 0
 
     @property
@@ -167,12 +168,12 @@ class Decision(NamedTuple):
 class Plan:
     """Decides what the rows of a file do to a collection with these numbers; `repeated` keys occur more than once."""
 
-    def __init__(self, order: Import, numbers: Numbers, repeated: Container[str]) -> None:
-        self.order = order
+    def __init__(self, options: Import, numbers: Numbers, repeated: Container[str]) -> None:
+        self.options = options
         self.numbers = numbers
         self.before = f"{numbers.version}.{numbers.epoch}"
         """The version of the list before the import."""
-        self.report = Report(order.dry_run, version=self.before)
+        self.report = Report(options.dry_run, version=self.before)
         self._repeated = repeated
         self._bad, self._cut = Problems(), Problems()
         self._matched = set[int]()
@@ -180,8 +181,8 @@ class Plan:
     @property
     def refuses(self) -> bool:
         """Whether nothing is imported, because of bad rows or conflicts."""
-        report, order = self.report, self.order
-        return bool((report.bad and not order.skip_bad) or (report.conflicts and order.on_conflict == "refuse"))
+        report, options = self.report, self.options
+        return bool((report.bad and not options.skip_bad) or (report.conflicts and options.on_conflict == "refuse"))
 
     @property
     def ids(self) -> range:
@@ -210,7 +211,7 @@ class Plan:
         self.report.changes = changes
         listed = [*self._bad.listed, *self._cut.listed][:MAX_LISTED]
         self.report.problems = sorted(listed, key=lambda problem: problem.line)
-        if self.order.match:
+        if self.options.match:
             self.report.missing = self.numbers.total - len(self._matched)
 
     def _decide(self, row: Found) -> Decision | None:
@@ -224,7 +225,7 @@ class Plan:
             return self._change(row, self.numbers.total + report.created)
         elif row.is_equal:
             report.unchanged += 1
-        elif self.order.on_conflict != "overwrite" and (message := self._conflict(row)):
+        elif self.options.on_conflict != "overwrite" and (message := self._conflict(row)):
             report.conflicts += 1
             self._bad.add(row.line, row.id, Wrong("version", row.version or "", CHANGED, message))
         else:
@@ -244,7 +245,7 @@ class Plan:
 
     def _misfits(self, row: Found) -> list[Wrong]:
         """Return what is wrong with a row beside the others and the collection."""
-        key, match = row.key, self.order.match or ""
+        key, match = row.key, self.options.match or ""
         if key is not None and key in self._repeated:
             return [Wrong(match, key, REPEATED)]
         if row.means > 1:
