@@ -58,14 +58,14 @@ LOST = 0
 async def _ask(client: Client, responses: Responses, method: str, target: str, body: bytes = b"") -> bool:
     began = time.monotonic()
     try:
-        status, response = await client.ask(method, target, body)
+        response = await client.exchange(method, target, body)
     except Lost:
         responses.add(LOST, time.monotonic() - began, b"")
         return False
     ended = time.monotonic()
-    responses.add(status, ended - began, response)
-    if method == "POST" and status == 200:
-        responses.created[int(response[len(b'{"id":') : response.index(b",")])] = ended
+    responses.add(response.status, ended - began, response.body)
+    if method == "POST" and response.status == 200:
+        responses.created[int(response.body[len(b'{"id":') : response.body.index(b",")])] = ended
     return True
 
 

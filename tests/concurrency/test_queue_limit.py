@@ -77,8 +77,8 @@ async def _at_once(port: int, count: int) -> list[tuple[int, bytes, float]]:
     began = time.monotonic()
 
     async def one(client: Client) -> tuple[int, bytes, float]:
-        status, body = await client.ask("POST", "/api/stores", NEW_STORE)
-        return status, body, time.monotonic() - began
+        response = await client.exchange("POST", "/api/stores", NEW_STORE)
+        return response.status, response.body, time.monotonic() - began
 
     try:
         return await asyncio.gather(*(one(client) for client in clients))

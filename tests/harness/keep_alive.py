@@ -38,11 +38,6 @@ class Client:
         """Connect to 127.0.0.1; raises OSError."""
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
-    async def ask(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Return status and body; raise Lost if they do not come."""
-        response = await self.exchange(method, target, body)
-        return response.status, response.body
-
     async def exchange(self, method: str, target: str, body: bytes = b"", fields: str = "") -> Response:
         """Return the response to a request with these further lines of its head; raise Lost if it does not come."""
         framing = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
