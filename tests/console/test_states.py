@@ -146,3 +146,5 @@ def test_a_first_list_below_its_titles_and_a_long_one_come_in_by_themselves(
         expect(page.page.locator(".stores tbody tr")).to_have_count(50)
         page.page.get_by_role("link", name="Changes 99+").click()
         page.sees("999 changes since you last looked.")
+        page.open("?q=1000")
+        assert page.row(1000).locator(".num").evaluate("cell => cell.scrollWidth <= cell.clientWidth")

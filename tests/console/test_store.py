@@ -82,6 +82,7 @@ def test_two_people_edit_one_store_and_nothing_is_lost(
     anna.saved()
     assert store_of(shop, 20) == ("Old Harbour Coffee", "4 Custom House Lane")
     expect(erik.name).to_have_value("Old Harbour Coffee")
+    expect(erik.page.locator(".status")).to_have_text("")
 
 
 def test_what_only_one_side_changed_is_merged(shop: Running, open_console: Open) -> None:

@@ -31,7 +31,7 @@ function address(columns) {
   const whole = first(columns, ADDRESS);
   const [street, city, postcode] = [STREET, CITY, POSTCODE].map((one) => columns.find((name) => one.test(name)));
   if (whole && !city) return whole;
-  const place = [city, postcode].filter(Boolean).map((name) => `{${name}}`).join(" ");
+  const place = columns.filter((name) => name === city || name === postcode).map((name) => `{${name}}`).join(" ");
   const parts = [whole ?? street].filter(Boolean).map((name) => `{${name}}`);
   const template = [...parts, place].filter(Boolean).join(", ");
   return template.lastIndexOf("{") > 0 ? template : template.slice(1, -1);

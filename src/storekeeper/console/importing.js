@@ -5,6 +5,7 @@ import { newKey, request } from "./api.js";
 import { ask, button, h, icon, say } from "./dom.js";
 import { guess, query, several } from "./columns.js";
 import { Preview } from "./preview.js";
+import { unseen } from "./recent.js";
 import { go } from "./route.js";
 import { words } from "./words.js";
 
@@ -171,6 +172,7 @@ export class Importing {
     const { status, data } = await this.post({ ...query(this.sheet), ...partly }, headers);
     if (status !== 200) return this.preview(status === 412 ? words.import.moved : data.message);
     this.file = null;
+    unseen.imported(data.version, data.created + data.replaced);
     this.node.replaceChildren(
       h("div", { class: "empty" }, icon("check"), h("h2", { role: "status" }, words.import.done(data)),
         h("p", {}, words.import.doneWhy),

@@ -22,6 +22,13 @@ export const unseen = {
     find("unseen").textContent = count ? (count > 99 ? "99+" : number(count)) : "";
     find("unseen").title = words.recent.unseen(count);
   },
+  /** One's own import, `count` changes up to a version of the list, is seen if all before it was. */
+  imported(version, count) {
+    const [seq, epoch] = version.split(".");
+    const [seen, of] = (recall("seen") ?? "").split(".");
+    if (of !== epoch || Number(seen) === seq - count) keep("seen", version);
+    unseen.draw();
+  },
   /** Take changes in: one's own are seen. */
   take(changes) {
     const [seq, epoch] = (recall("seen") ?? "").split(".");

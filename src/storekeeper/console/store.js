@@ -241,6 +241,7 @@ export class Store {
     if (this.isDirty) return this.tell("warn", words.store.changed(who(change)), change.at);
     [this.base, this.tag] = [change.store, change.tag];
     this.fill(this.base);
+    this.status.textContent = "";
     this.tell("info", words.store.updated(who(change)), change.at);
     this.history.show(this.id);
   }
