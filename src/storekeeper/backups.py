@@ -104,10 +104,12 @@ def back_up(
             # Later readers would change how the file is logged, and its checksum with that.
             SqliteDatabase(new).prepare()
             new.chmod(0o600)
-            with atomicfile.replacing(_checksum_file(file)) as opened:
+            with atomicfile.replacing(checksum := _checksum_file(new)) as opened:
                 opened.write(f"{_checksum(new)}  {file.name}\n")
             committing()
-            atomicfile.publish(new, file)
+            atomicfile.publish(new, file)  # before its checksum, or two backups to one file would mix theirs
+            checksum.replace(_checksum_file(file))
+            atomicfile.sync_folder(file.parent)
         _mark(url)
         if keep is not None:
             _delete_outdated(file, keep)

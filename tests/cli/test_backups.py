@@ -175,6 +175,18 @@ def test_a_backup_under_load_has_every_write_that_was_acknowledged_before(tmp_pa
     assert verified(restored.path)[0] == 0
 
 
+def test_of_two_backups_to_one_file_one_is_refused_and_the_other_is_good(kept: Sqlite, folder: Path) -> None:
+    file = folder / "all.db"
+
+    def other(*_: int) -> None:
+        if not file.exists():
+            backed_up(kept, file)
+
+    with pytest.raises(CannotStart, match="exists already"):
+        backups.back_up(kept.url, file, other)
+    assert verified(file)[0] == 0
+
+
 @pytest.mark.usefixtures("strace")
 def test_a_killed_backup_leaves_nothing_under_its_name(kept: Sqlite, folder: Path) -> None:
     with slowed("backup", str(folder / "all.db"), "--database", kept.url) as process:
