@@ -240,19 +240,15 @@ async def test_a_comment_comes_when_nothing_else_has_for_a_while(
 ) -> None:
     monkeypatch.setattr(feed, "COMMENT_INTERVAL", 0.3)
     async with inside(tmp_path) as service:
-        _, line = listen(service)
-
-        async def longest_pause() -> float:
+        pauses = [1.0]
+        while max(pauses) > 0.2:  # again, if a busy machine paused
             pauses, sent = [], monotonic()
+            _, line = listen(service)
             for _ in range(4):
                 await write(service)
                 await asyncio.sleep(0.1)
                 pauses.append(monotonic() - sent)
                 sent = monotonic()
-            return max(pauses)
-
-        while await longest_pause() > 0.2:  # on a busy machine
-            line._sent.clear()
         assert b"\n:\n\n" not in line.sent
         await until(lambda: line.sent.count(b"\r\n:\n\n\r\n") == 2)
 
