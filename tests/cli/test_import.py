@@ -385,9 +385,10 @@ def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
 
 def test_a_dry_run_into_no_database_makes_none(tmp_path: Path, database: Sqlite) -> None:
     file = tmp_path / "stores.csv"
-    file.write_text("name,address\n" + "New,1 Road\n" * 20)
+    file.write_text("name,address,Number\n" + "New,1 Road,7\n" * 20)
     done = command("import", database, "--dry-run", str(file))
-    lines = done.stderr.decode().splitlines()
+    ignored, lost, *lines = done.stderr.decode().splitlines()
+    assert (ignored, lost) == ("Ignored columns: Number", imports._NO_KEYS)
     assert (done.returncode, lines[0]) == (0, "line 2: 1 new → 'New', '1 Road'")
     assert lines[-2] == "and 12 more"
     assert lines[-1].startswith(

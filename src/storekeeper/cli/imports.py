@@ -46,6 +46,11 @@ _THREE_WAYS = (
     " another system has for a store), or that all rows are new stores, with --add"
 )
 
+_NO_KEYS = (
+    "None of these is kept. If later imports should find the stores by one of them, begin again in a new database,"
+    " with --match COLUMN: no later import can add it"
+)
+
 
 @with_settings("database")
 def import_(  # noqa: PLR0913 - each is an option
@@ -216,6 +221,8 @@ class _Review:
 
     def __call__(self, plan: Plan) -> None:
         if not self._is_locked:
+            if self._rows.columns.ignored and not (plan.options.match or plan.options.add):
+                print_line(_NO_KEYS)
             _tell(plan)
         if plan.options.dry_run or plan.refuses:
             return
