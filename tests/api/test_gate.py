@@ -24,15 +24,7 @@ from storekeeper.sqlite.reads import Reader
 from storekeeper.tokens import Token, generate
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
-from tests.harness.in_process import (
-    exchange,
-    inside,
-    settled,
-    some_stores,
-    statuses,
-    tick,
-    until,
-)
+from tests.harness.in_process import exchange, inside, settled, some_stores, statuses, tick, until
 from tests.harness.process import Running, ask, serving
 from tests.harness.process import run as run_command
 from tests.harness.tokens import STATES, add_token, add_tokens, now
@@ -199,11 +191,7 @@ async def test_what_is_known_of_tokens_is_as_old_as_the_beginning_of_its_read(
 
 @pytest.mark.parametrize(("mode", "without", "ready"), [("all", 401, (503, None)), ("writes", 200, (200, "refused"))])
 async def test_without_its_database_no_token_is_good_and_none_is_bad(
-    mode: str,
-    without: int,
-    ready: tuple[int, str | None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    mode: str, without: int, ready: tuple[int, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some_stores(tmp_path, 1)
     tokens = add_tokens(tmp_path)

@@ -319,11 +319,7 @@ COFFEE = "Store Number,Store Name,Street Address,City,Postcode\n" + "".join(
     f"{number},{'A name that is rather too long: ' if number % 12 == 0 else 'Store '}{number},{number} Road,Town,\n"
     for number in range(1, 2001)
 )
-MAPPED = (
-    "--match=Store Number",
-    "--map=name=Store Name",
-    "--map=address={Street Address}, {City} {Postcode}",
-)
+MAPPED = ("--match=Store Number", "--map=name=Store Name", "--map=address={Street Address}, {City} {Postcode}")
 
 
 def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_imported_in_any_way(

@@ -16,11 +16,7 @@ Open = Callable[..., Console]
 MORE = [pytest.param(*each, marks=pytest.mark.thorough) for each in ((DESKTOP, "dark"), (PHONE, "light"))]
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"),
-    [(DESKTOP, "light"), (PHONE, "dark"), *MORE],
-    ids=str,
-)
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark"), *MORE], ids=str)
 def test_every_view_is_without_a_serious_finding_and_fits(
     shop: Running, open_console: Open, size: tuple[int, int], scheme: str
 ) -> None:

@@ -76,13 +76,7 @@ class TestPages:
             await collection.load(numbered(9))
             await collection.load(numbered(3, "Store 7"))  # the ids 7, 10, 11, 12
             total = 12 if name is None else None
-            expected = {
-                (0, 3): (3, 11),
-                (0, 4): (4, None),
-                (6, 1): (7, 7),
-                (6, 4): (10, None),
-                (11, 1): (None, None),
-            }
+            expected = {(0, 3): (3, 11), (0, 4): (4, None), (6, 1): (7, 7), (6, 4): (10, None), (11, 1): (None, None)}
             for (after, limit), lasts in expected.items():
                 found, _ = await page(collection, Query(name, after, limit))
                 assert (found.last, found.total) == (lasts[name is not None], total)  # fmt: skip
