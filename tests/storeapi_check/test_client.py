@@ -1,6 +1,7 @@
 """The kit's client: what it reads, what it refuses to read, and what it makes of rude services."""
 
 import socket
+import socketserver
 import ssl
 import subprocess
 import threading
@@ -26,43 +27,20 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\n"
 Behaviour = Callable[[socket.socket, bytes], None]
 
 
-class Rude:
-    """Listens on a free port and treats every connection as it is told; `sent` counts the bytes that went out."""
-
-    def __init__(self, behaviour: Behaviour) -> None:
-        self.behaviour = behaviour
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.stopped = threading.Event()
-        self.thread = threading.Thread(target=self.accept)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-
-    def accept(self) -> None:
-        with suppress(OSError):
-            while not self.stopped.is_set():
-                connection, _ = self.listener.accept()
-                threading.Thread(target=self.treat, args=(connection,), daemon=True).start()
-
-    def treat(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            self.behaviour(connection, connection.recv(65536))
-
-
 @contextmanager
 def rude(behaviour: Behaviour) -> Iterator[str]:
-    """The address of a server that behaves so."""
-    server = Rude(behaviour)
-    server.thread.start()
-    try:
-        yield server.url
-    finally:
-        server.stopped.set()
-        with suppress(OSError):
-            server.listener.shutdown(socket.SHUT_RDWR)
-        server.listener.close()
-        server.thread.join()
+    """The address of a server that behaves so on every connection."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                behaviour(self.request, self.request.recv(65536))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads, server.block_on_close = True, False
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 def says(response: bytes) -> Behaviour:
