@@ -211,7 +211,7 @@ def copy(
 
 @contextmanager
 def blaming(subject: str) -> Iterator[None]:
-    """Turn each StorekeeperError into a CopyFailed with that subject, but for one that has a subject already."""
+    """Turn each StorekeeperError into a CopyFailed with that subject, but for one that is a CopyFailed already."""
     try:
         yield
     except CopyFailed:

@@ -109,7 +109,12 @@ class Service:
         if tokens:
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
-        limits = Limits()
+        self._make_runtime(collection, tokens)
+        return collection
+
+    def _make_runtime(self, collection: Collection, tokens: TokenTable | None) -> None:
+        """Join what all connections share, and begin to sweep them."""
+        settings, limits = self.settings, Limits()
         metrics = Metrics(self.slots, self.number) if settings.metrics else None
         if metrics:
             metrics.watch_limits(limits, collection)
@@ -126,7 +131,6 @@ class Service:
         observe = _observer(settings, metrics, tokens)
         self.runtime = Runtime(application, plain, cache, limits, observe, self.is_draining)
         self._tasks.append(asyncio.create_task(self._sweep(metrics.publish if metrics else lambda: None)))
-        return collection
 
     async def _sweep(self, publish: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()

@@ -357,7 +357,7 @@ def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(tmp_path: P
     file.write_text("name\n" + "New\n" * 11)
     [line] = refused(command("import", database, "--add", str(file)))
     adds = "adds 11 stores, which nobody can delete, to a list of"
-    assert line == f"storekeeper: the import {adds} 1: say --yes if it may; nothing was imported"
+    assert line == f"storekeeper: the import {adds} 1: repeat with --yes to allow that; nothing was imported"
     for typed, status, count in ((b"n\n", 2, 1), (b"\n", 2, 1), (b"y\n", 0, 12)):
         done = run_on_terminal("import", "--database", database.url, "--add", str(file), typed=typed)
         assert done.returncode == status

@@ -68,7 +68,7 @@ def test_a_service_that_asks_for_a_token_gets_one_and_sign_out_forgets_it(tmp_pa
         add(service, "One", authorization=f"Bearer {writer}")
         page = open_console(service, size=PHONE, refusals=True)
         give(page, "skt_too_short")
-        page.sees("This is no whole token")
+        page.sees("This is not a complete token")
         give(page, reader)
         page.row(1).click()
         page.name.fill("Uno")

@@ -111,7 +111,7 @@ CORPUS: dict[str, Callable[[], File]] = {
     "columns to map": lambda: File(LIST.encode(), JOINED, options=MAPPED),
     "columns that nobody mapped": lambda: File(LIST.encode(), None, 'repeat with --map name="Store Name"'),
     "a template without its end": lambda: File(
-        LIST.encode(), None, "a brace without the other", ("--map", "name={Store Name")
+        LIST.encode(), None, "an unmatched brace", ("--map", "name={Store Name")
     ),
     "no header": lambda: File(
         b"A,1 Road\nB,\n",

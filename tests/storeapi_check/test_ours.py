@@ -27,7 +27,7 @@ def test_a_check_adds_stores_to_a_list_in_use_only_if_it_may(tmp_path: Path) -> 
         [line] = done.stderr.decode().splitlines()
         assert done.returncode == 2
         assert done.stdout == b""
-        assert "stores, which cannot be deleted: say --yes if it may; nothing was added; --read-only" in line
+        assert "cannot be deleted: repeat with --yes to allow that; nothing was added; --read-only" in line
         done = run_on_terminal("check", url, typed=b"n\n")
         assert done.returncode == 2
         assert b"stores, which cannot be deleted. Go on? [y/N] " in done.stderr

@@ -59,7 +59,7 @@ def ask(intent: str, otherwise: str) -> None:
     So it does where there is no terminal.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CannotStart(f"{intent}: say --yes if it may; {otherwise}")
+        raise CannotStart(f"{intent}: repeat with --yes to allow that; {otherwise}")
     print(f"{intent[0].upper()}{intent[1:]}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CannotStart(otherwise)

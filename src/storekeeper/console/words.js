@@ -60,7 +60,7 @@ export const words = {
   },
 
   hints: {
-    blank: "It has blanks only.", end: "There is a blank at the end.",
+    blank: "It has only blanks.", end: "There is a blank at the end.",
     start: "There is a blank at the beginning.", double: "There are two blanks in a row.",
     namesake: "Another store has this name: ",
   },
@@ -74,7 +74,7 @@ export const words = {
     title: (who, id) => `${who} changed store ${id} while you were editing`,
     choose: "Nothing is lost. Choose what the store should be.",
     fits: "Nothing is lost, and both changes fit together. This is what Save stores.",
-    when: "Their change is of", before: "Before", theirs: "Theirs", mine: "Yours", other: "Something else",
+    when: "They saved it", before: "Before", theirs: "Theirs", mine: "Yours", other: "Something else",
     missing: "Choose one.", back: "Go on editing",
     sides: { same: "unchanged", theirs: "their change", mine: "your change", both: "both the same" },
   },
@@ -92,7 +92,7 @@ export const words = {
     needed: "This service asks for a token, which begins with skt_. Whoever runs it can make one for you.",
     refused: "The token that you gave is not good any more. What you typed is kept.",
     readonly: "Your token may only read. To save, give one that may write. What you typed is kept.",
-    malformed: "This is no whole token: it begins with skt_ and has 53 characters.",
+    malformed: "This is not a complete token: one begins with skt_ and has 53 characters.",
     shared: "This is a shared computer: forget the token with this tab", use: "Use this token",
     give: "Give a token", out: "Sign out",
   },

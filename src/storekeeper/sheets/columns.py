@@ -44,7 +44,7 @@ class Columns:
             return None, None
         if (field := match.strip().casefold()) in ("id", "name"):
             if field not in self.fields:
-                raise BadFile(f"no column is {field}, which the rows shall be matched by; {self._listed()}", "match")
+                raise BadFile(f"there is no column {field} to match rows by; {self._listed()}", "match")
             return field, self.fields[field]
         place = self._place(match, "match")
         if len(self.names[place]) > MAX_EXTERNAL_LENGTH:
@@ -56,7 +56,7 @@ class Columns:
             return itemgetter(self._place(template, "map"))
         parts = _COLUMN.split(template)
         if any(set(text) & set("{}") for text in parts[::2]):
-            raise BadFile(f"{template[:_MAX_SHOWN_LENGTH]!r} has a brace without the other", "map")
+            raise BadFile(f"{template[:_MAX_SHOWN_LENGTH]!r} has an unmatched brace", "map")
         places = [self._place(name, "map") for name in parts[1::2]]
         return lambda row: _joined(parts, [row[place] for place in places])
 
