@@ -4,6 +4,7 @@ Files get their names by `atomicfile`.
 """
 
 import hashlib
+import os
 import re
 import shutil
 import time
@@ -195,7 +196,8 @@ def restore(
     if databases.is_database_file(url, file):
         raise CannotStart("the file is the database itself: name a backup", subject=str(file))
     try:
-        with atomicfile.unfinished(goal.path) as new, goal.excluded() as old:
+        path = Path(os.path.realpath(goal.path))  # a link may lead to another disk
+        with atomicfile.unfinished(path) as new, goal.excluded() as old:
             copied = databases.copy(backup, url_of(str(new)), progress)
             lost = _lost(old, backup) if old else None
             committing()

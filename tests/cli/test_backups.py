@@ -372,6 +372,17 @@ def test_a_new_file_and_an_empty_postgresql_take_a_restore(source: Database, tmp
         assert "the database has stores already" in line
 
 
+def test_a_database_that_is_a_link_to_another_disk_is_restored_there(kept: Sqlite, folder: Path) -> None:
+    file = backed_up(kept, folder / "all.db")
+    with mounted(folder / "disk", "size=8m") as disk:
+        goal = sqlite_at(folder / "link.db")
+        goal.path.symlink_to(disk / "stores.db")
+        for _ in range(2):
+            assert run(goal, "restore", str(file)).returncode == 0
+            assert goal.path.is_symlink()
+            assert goal.changes() == kept.changes()
+
+
 def test_a_killed_restore_leaves_the_old_list_or_the_new_one(kept: Sqlite, folder: Path, tmp_path: Path) -> None:
     file = backed_up(kept, folder / "all.db")
     load(kept.url, [Payload("Later")])
