@@ -113,7 +113,7 @@ def back_up(
             atomicfile.sync_folder(file.parent)
         _mark(url)
         if keep is not None:
-            _delete_outdated(file, keep)
+            _delete_outdated(file, keep, url)
     except FileExistsError:
         raise CannotStart("exists already: name another file", subject=str(file)) from None
     except OSError as error:
@@ -130,9 +130,10 @@ def _mark(url: str) -> None:
         session.write(_MARK, (time.time_ns() // 1_000_000,))
 
 
-def _delete_outdated(file: Path, keep: int) -> None:
+def _delete_outdated(file: Path, keep: int, url: str) -> None:
     """Delete the backups beside a new one, which stays, that are not among the latest, and what killed ones left."""
     others = sorted(other for other in file.parent.iterdir() if _NAME.fullmatch(other.name) and other != file)
+    others = [other for other in others if not databases.is_database_file(url, other)]  # one that is served
     for old in others[: max(0, len(others) + 1 - keep)]:
         _checksum_file(old).unlink(missing_ok=True)
         old.unlink(missing_ok=True)

@@ -130,6 +130,12 @@ def test_of_a_folder_the_latest_stay_and_what_is_named_otherwise(kept: Sqlite, f
     assert names(folder) == sorted([running.name, "mine.db", *left, *(f"{name}.sha256" for name in left)])
 
 
+def test_a_backup_that_is_served_from_the_folder_stays(kept: Sqlite, folder: Path) -> None:
+    served = sqlite_at(backed_up(kept, folder / "stores-2020-01-01-000000.db"))
+    backed_up(served, folder, "--keep", "1")
+    assert served.changes() == kept.changes()
+
+
 def test_a_new_backup_stays_whatever_the_clock_once_said(kept: Sqlite, folder: Path) -> None:
     (folder / "stores-2100-01-01-000000.db").touch()
     new = backed_up(kept, folder, "--keep", "1")
