@@ -55,14 +55,9 @@ class Preconditions(msgspec.Struct, frozen=True):
 def check_type(headers: Fields) -> Response | None:
     """Return the refusal of a write whose body is not JSON."""
     types = [value for name, value in headers if name == b"content-type"]
-    if not all(value == b"application/json" or _is_json(value) for value in types):
-        return error_response(415, "Send the body as application/json")
-    if refusal := check_coding(headers):
-        return refusal
-    if not types and field(headers, b"origin") is not None:
-        # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
-        return error_response(415, "Send the body as application/json")
-    return None
+    # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
+    is_json = all(map(_is_json, types)) if types else field(headers, b"origin") is None
+    return check_coding(headers) if is_json else error_response(415, "Send the body as application/json")
 
 
 def check_coding(headers: Fields) -> Response | None:

@@ -140,9 +140,10 @@ class Resource:
     def _found(self, id_text: bytes, if_none_match: Tags | None, at: Moment | None, store: Store | None) -> Response:
         if store is None:
             return self._missing(id_text)
-        if unchanged := not_modified(if_none_match, tag(store.version, store.epoch)):
+        current = tag(store.version, store.epoch)
+        if unchanged := not_modified(if_none_match, current):
             return unchanged
-        response = _store_response(store)
+        response = _store_response(store, current)
         response.cacheable = _is_lasting(at)
         return response
 
@@ -150,7 +151,7 @@ class Resource:
         if store is None:
             return self._missing(id_text)
         headers = REPLAYED if type(store) is Replay else JSON
-        return _store_response(store, headers, b"/api/stores/%d" % store.id)
+        return _store_response(store, tag(store.version, store.epoch), headers, b"/api/stores/%d" % store.id)
 
     def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
@@ -184,9 +185,9 @@ def _is_lasting(at: Moment | None) -> bool:
     return at is None or at.time is None
 
 
-def _store_response(store: Store, headers: bytes = JSON, location: bytes = b"") -> Response:
+def _store_response(store: Store, current: str, headers: bytes = JSON, location: bytes = b"") -> Response:
     body = _encode(_Body(store.id, store.name, store.address))
-    return Response(body, headers, tag=tag(store.version, store.epoch).encode(), location=location)
+    return Response(body, headers, tag=current.encode(), location=location)
 
 
 def _list_response(query: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing) -> Response:

@@ -45,7 +45,6 @@ QUOTE_BYTES = 70
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _ONCE = frozenset((b"host", b"content-length"))
-_NEW_EACH_TIME = frozenset((b"idempotency-key", b"if-match"))
 
 _LINE = re.compile(rb"(GET|HEAD|POST|PUT) ((/[!$->@-~]*)(?:\?[!$-~]*)?) HTTP/1\.1")
 
@@ -65,9 +64,6 @@ class _Head(msgspec.Struct, eq=False):
     plans: dict[tuple[bytes, Any], Any]
     """By method and route."""
 
-    comes_again: bool
-    """Whether other requests may have the same fields."""
-
 
 class PlainReader:
     """Reads plain requests, of all connections of a process.
@@ -85,23 +81,21 @@ class PlainReader:
         """Return the request that `data` is, with its plan and its deciding fields; None if it is not plain."""
         start, end, body = data.partition(b"\r\n\r\n")
         line, found, text = start.partition(b"\r\n")
-        if not end or not found or len(data) > MAX_PLAIN_BYTES:
+        parts = _LINE.fullmatch(line)
+        if parts is None or not end or len(data) > MAX_PLAIN_BYTES:
             return None
+        method, target, path = parts.groups()
         text, id = found + text, b""
         keys: Sequence[bytes] = ()
         head = self._heads.get(text)
         if head is None and text.count(b"\n") <= MAX_FIELDS:
-            # No other request has the same, so they are no part of the remembered head.
+            # No other request has the same ids and keys, so they are no part of the remembered head.
             text, id = cut_ids(text)
-            if line.startswith(b"P"):  # it may write
+            if method.startswith(b"P"):  # it may write
                 text, keys = cut_keys(text)
             head = self._heads.get(text) or self._find(text)
         if head is None or head.length != len(body) or len(keys) > 1:
             return None
-        parts = _LINE.fullmatch(line)
-        if parts is None:
-            return None
-        method, target, path = parts.groups()
         route = self._route(path)
         plan = head.plans.get((method, route)) or self._make_plan(method, route, head)
         size = head.size + len(target) + len(body)
@@ -129,7 +123,7 @@ class PlainReader:
         return head
 
     def _remember(self, text: bytes, head: _Head) -> None:
-        if head.comes_again and len(text) <= MAX_CACHED_HEAD_BYTES:
+        if len(text) <= MAX_CACHED_HEAD_BYTES:
             self._grow(len(text) + head.size)
             self._heads[text] = head
 
@@ -162,4 +156,4 @@ def _decide(text: bytes) -> _Head | None:
     if b"host" not in names or not length.isdigit() or len(length) > len(str(MAX_PLAIN_BYTES)):
         return None
     plan_size = PLAN_BYTES + QUOTE_BYTES * text.count(b'"')
-    return _Head(fields, int(length), size_of(b"", fields), plan_size, {}, _NEW_EACH_TIME.isdisjoint(names))
+    return _Head(fields, int(length), size_of(b"", fields), plan_size, {})
