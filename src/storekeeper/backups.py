@@ -98,7 +98,7 @@ def back_up(
     if keep is not None and file is target:
         raise CannotStart("--keep is for a folder, of whose backups the latest stay", subject=str(target))
     try:
-        if file.exists():
+        if file.exists() or databases.is_database_file(url, file):  # SQLite would delete a log that is none
             raise FileExistsError
         with atomicfile.unfinished(file) as new:
             stores, changes, _ = databases.copy(url, url_of(str(new)), progress)

@@ -282,6 +282,7 @@ def test_an_export_a_copy_or_rejects_onto_what_they_come_from_are_refused(tmp_pa
     assert line == f"storekeeper: {files[-1]} is the database itself, or its log: name another file"
     for file in files:
         assert databases.is_database_file(database.url, file)
+        assert "exists already" in refused(run("backup", "--database", database.url, str(file)))[0]
         refused_copy(database, file, "^target .*: the file is the source itself, or its log: name another one")
     assert not databases.is_database_file(database.url, tmp_path / "all.csv")
     rows = tmp_path / "rows.csv"
