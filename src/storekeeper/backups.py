@@ -137,7 +137,7 @@ def _delete_outdated(file: Path, keep: int, url: str) -> None:
     for old in others[: max(0, len(others) + 1 - keep)]:
         _checksum_file(old).unlink(missing_ok=True)
         old.unlink(missing_ok=True)
-    for left in file.parent.glob(".stores-*.db*.unfinished-*"):
+    for left in file.parent.glob(".*.unfinished-*"):
         if time.time() - left.stat().st_mtime > 12 * 3600:  # it was killed
             shutil.rmtree(left, ignore_errors=True)
 

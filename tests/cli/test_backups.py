@@ -120,7 +120,7 @@ def test_of_a_folder_the_latest_stay_and_what_is_named_otherwise(kept: Sqlite, f
         for end in ("", ".sha256"):
             (folder / f"stores-2020-01-{day}-000000.db{end}").touch()
     (folder / "mine.db").touch()
-    killed, running = (folder / f".stores-2020-01-{day}-000000.db.unfinished-x" for day in (30, 31))
+    killed, running = folder / ".mine.db.unfinished-x", folder / ".stores-2020-01-30-000000.db.unfinished-y"
     for each in (killed, running):
         each.mkdir()
         (each / "half.db").touch()
