@@ -87,7 +87,7 @@ let stream = "";
 
 function drawLive() {
   if (!stream) return;
-  const shown = health.state === "fine" && stream === "live" ? "live" : "lost";
+  const shown = ["fine", "readonly"].includes(health.state) && stream === "live" ? "live" : "lost";
   find("live").className = `live ${shown}`;
   find("live").textContent = words.live[shown];
 }

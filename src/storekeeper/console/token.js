@@ -21,6 +21,7 @@ export function takeFromAddress() {
 function use(token) {
   keep("token", token);
   health.set("fine");
+  find("token")?.closest("dialog").close(); // it came by a link, or from another tab
   for (const resume of waiting) resume();
   waiting.clear();
   window.dispatchEvent(new Event("token"));
