@@ -6,8 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # Without kept bytecode each of the thousand processes that tests start compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Many tests wait for a deadline: twice as many at once as there are processors.
-TESTS_AT_ONCE ?= $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
+# Many tests wait for a deadline: three times as many at once as there are processors, and few given out at a time.
+TESTS_AT_ONCE ?= $(shell expr 3 "*" $$(nproc 2>/dev/null || echo 2))
 
 # A Python that is named makes .venv anew if that was made by another version.
 OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
@@ -34,10 +34,10 @@ quick: check  ## format, lint, types and the tests of the folders that hardly st
 	  tests/api tests/concurrency tests/domain
 
 test: check  ## everything that can run here; what lacks a program is skipped with its reason
-	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE)
+	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --maxschedchunk=16
 
 coverage: .venv/.dev  ## all tests, which must run 97 % of the lines and branches: half as long again as `make test`
-	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --cov
+	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --maxschedchunk=16 --cov
 
 check: .venv/.dev  ## format, lint and types
 	@$(BIN)/ruff format --check --quiet .

@@ -29,6 +29,9 @@ let_interrupts_pass()
 TEST_TIMEOUT = 300.0
 """Seconds after which a test that is a coroutine hangs."""
 
+LONG = ("tests/postgres", "tests/service", "tests/system")
+"""Where most tests wait for something."""
+
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile(
     "suite", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
@@ -36,6 +39,13 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("suite"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("suite"), max_examples=300)
 settings.load_profile("suite")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, so that no process is left with it: first the machine, all of it in one process."""
+    items.sort(
+        key=lambda item: ("machine" not in getattr(item, "fixturenames", ()), not item.nodeid.startswith(LONG))
+    )
 
 
 def pytest_collection_finish() -> None:

@@ -132,7 +132,7 @@ class TestChanges:
 
             async def read(store: int | None) -> list[Change]:
                 place, found = 0, list[Change]()
-                while len(found) < 300:
+                while len(found) < 100:
                     read = await page(one, after=place, limit=5, store=store)
                     assert all(place < change.seq <= read.version for change in read.changes)
                     place = read.changes[-1].seq if read.changes else read.version

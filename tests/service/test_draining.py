@@ -2,6 +2,7 @@
 
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,13 @@ def test_from_sigterm_on_it_is_not_ready_and_serves_until_the_delay_is_over(tmp_
 
 
 def assert_serves_until(delay: int, folder: Path, count: int) -> None:
-    with serving(folder, f"--drain-delay={delay}", f"--workers={count}") as service, dial(service) as listening:
+    with (
+        serving(folder, f"--drain-delay={delay}", f"--workers={count}") as service,
+        dial(service) as listening,
+        closing(service.connection()) as kept,
+    ):
         listening.send(STREAM)
         until(lambda: b"retry: 2000" in listening.client.recv(1000))
-        kept = service.connection()
         assert ask(kept, "GET", "/health/ready").status == 200
         began = time.monotonic()
         service.process.send_signal(signal.SIGTERM)

@@ -68,13 +68,13 @@ def test_the_route_sends_what_the_command_writes(exported: tuple[Running, Databa
         "at=2000-01-01T00:00:00Z": ["--at", "2000-01-01T00:00:00Z"],
         "at=4&with=ERP": ["--at", "4", "--with", "ERP"],
     }.items():
-        for format, type in TYPES.items():
+        for format in TYPES if query in {"", "at=4&with=ERP"} else ["csv"]:
             done = run("export", "--database", database.url, "--format", format, *options)
             assert done.returncode == 0, done.stderr
             got = service.request("GET", f"/api/export?format={format}&{query}")
             assert got.status == 200
             assert got.body == done.stdout, (query, format)
-            assert got.headers["content-type"] == type
+            assert got.headers["content-type"] == TYPES[format]
             assert got.headers["content-disposition"] == f'attachment; filename="stores.{format}"'
             assert got.headers["cache-control"] == "no-cache"
             assert got.headers.get("etag") == f'"{now}"' or "at" in query or "with" in query
