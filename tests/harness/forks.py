@@ -5,6 +5,7 @@
 does so for each command on its standard input, a socket, and tells how each has ended.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -13,7 +14,9 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -132,7 +135,24 @@ def main() -> None:
     os.environ.clear()
     os.environ.update(env)
     sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
-    runpy.run_path(command[0], run_name="__main__")
+    run(command[0])
+
+
+def run(program: str) -> None:
+    """Run a program to its end as Python would, but leave its memory to the kernel: to clear it took half of all."""
+    try:
+        runpy.run_path(program, run_name="__main__")
+        status: object = 0
+    except SystemExit as ended:
+        status = ended.code or 0
+    if isinstance(status, int):
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does first of all
+        atexit._run_exitfuncs()
+        with suppress(Exception):  # as of a pipe that nobody reads: Python says so, below
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status & 0xFF)
+    sys.exit(status)  # type: ignore[arg-type]  # what the program ended with
 
 
 if __name__ == "__main__":
