@@ -72,8 +72,9 @@ def assert_documented(method: str, path: str, response: Response) -> None:
 
 def test_the_document_is_valid_openapi(tmp_path: Path) -> None:
     """To import the validator, each process of tests would need a twelfth of its start."""
-    (tmp_path / "openapi.json").write_bytes(docs.encoded_document())
-    command = [sys.executable, "-m", "openapi_spec_validator", tmp_path / "openapi.json"]
+    file = tmp_path / "openapi.json"
+    file.write_bytes(docs.encoded_document())
+    command = [sys.executable, "-m", "openapi_spec_validator", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

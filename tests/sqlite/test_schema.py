@@ -170,6 +170,7 @@ def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was
     with monkeypatch.context() as patch, locked_after_look(path, patch):
         for module in (schema, connections):
             patch.setattr(module, "START_TIMEOUT", 0.1)
+        patch.setattr(staging, "LOCK_TIMEOUT", 0.1)
         with pytest.raises((CannotStart, Unavailable), match="locked"):
             use(path)
     with locked_after_look(path, monkeypatch) as other, ThreadPoolExecutor(1) as pool:
