@@ -4,12 +4,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from math import inf
 from typing import Any, TypeVar
 
 from storekeeper.errors import Unavailable
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 LOOK_INTERVAL = 0.5
@@ -37,6 +38,16 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     finally:
         # Else the error and the frames of both threads would keep each other, with all that they read, in memory.
         outcome = Future()
+
+
+async def run_with(open_resource: Callable[[], AbstractContextManager[R]], work: Callable[[R], T]) -> T:
+    """Run `work` with a resource that is opened and closed on the same thread. Raises as `run_in_thread` does."""
+
+    def run() -> T:
+        with open_resource() as resource:
+            return work(resource)
+
+    return await run_in_thread(run)
 
 
 def settle(outcome: Future[T], work: Callable[[], T]) -> None:

@@ -10,7 +10,7 @@ import psycopg
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Fail, Listing, Moment, Query, Snapshot, State, T
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
-from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.imports import staging
 from storekeeper.imports.staging import Session
 from storekeeper.postgres import bulk, imports, reads, schema, session, writer
@@ -57,19 +57,11 @@ class PostgresCollection(QueuedWrites, Collection):
         return asyncio.ensure_future(self._reader.changes(query))
 
     async def in_session(self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT) -> T:
-        def run() -> T:
-            with imports.session(self._url, lock_timeout=lock_timeout) as session:
-                return work(session)
-
         await self.check()  # after that, its tables are there
-        return await run_in_thread(run)
+        return await run_with(partial(imports.session, self._url, lock_timeout=lock_timeout), work)
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
-        def run() -> T:
-            with bulk.snapshot(self._url) as snapshot:
-                return work(snapshot)
-
-        return await run_in_thread(run)
+        return await run_with(partial(bulk.snapshot, self._url), work)
 
     async def tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from storekeeper import search
 from storekeeper.changes import ChangesPage, ChangesQuery
 from storekeeper.collection import Collection, Eventual, Fail, Listing, Moment, Query, Snapshot, State
-from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import CLOSED, Outcome, Unavailable
 from storekeeper.events import Event, emit
@@ -96,24 +96,14 @@ class SqliteCollection(QueuedWrites, Collection):
                 yield part
 
     async def in_session(self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT) -> T:
-        def run() -> T:
-            with imports.session(self._path, self._identity, lock_timeout=lock_timeout) as session:
-                return work(session)
-
         self._check_writable()
+        session = partial(imports.session, self._path, self._identity, lock_timeout=lock_timeout)
         with self._translating(Outcome.UNKNOWN):
-            return await run_in_thread(run)
+            return await run_with(session, work)
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
-        def run() -> T:
-            with (
-                closing(self._identity.connect(reader=True)) as connection,
-                connections.transaction(connection, "DEFERRED"),
-            ):
-                return work(bulk.SqliteSnapshot(connection))
-
         with self._translating():
-            return await run_in_thread(run)
+            return await run_with(partial(bulk.live_snapshot, self._identity), work)
 
     async def tokens(self) -> Sequence[Token]:
         return self._read(self._reader.tokens)

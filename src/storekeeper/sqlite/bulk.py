@@ -11,6 +11,7 @@ from storekeeper import atomicfile
 from storekeeper.collection import COUNTED, Row, Rows, Snapshot, State
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import connections, errors, schema
+from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.tables import ROW_ORDER, TABLES
 from storekeeper.transfer import VerificationFailed
@@ -91,6 +92,13 @@ class TargetSnapshot(SqliteSnapshot):
         self._connection = self._stack.enter_context(closing(connections.open_read_only(self.path, immutable=True)))
         if (found := self._connection.pragma("integrity_check")) != "ok":
             raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
+
+
+@contextmanager
+def live_snapshot(identity: FileIdentity) -> Iterator[Snapshot]:
+    """Open a collection for reading that this process has open. Raises apsw's errors, and Failure."""
+    with closing(identity.connect(reader=True)) as connection, connections.transaction(connection, "DEFERRED"):
+        yield SqliteSnapshot(connection)
 
 
 @contextmanager
