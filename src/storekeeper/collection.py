@@ -33,10 +33,6 @@ WriteObserver: TypeAlias = Callable[[Sequence[object], float], None]
 """Called on the loop with the results of each transaction of writes, and the seconds that it took."""
 
 
-def ignore_writes(_results: Sequence[object], _seconds: float, /) -> None:
-    """Observe nothing."""
-
-
 async def completed(value: Eventual[T]) -> T:
     """Return the value, once it is there."""
     return await value if isinstance(value, asyncio.Future) else value

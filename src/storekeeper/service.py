@@ -23,7 +23,7 @@ from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
-from storekeeper.http.runtime import Observer, Runtime, Served, ignore
+from storekeeper.http.runtime import Observer, Runtime, Served
 from storekeeper.settings import Settings, from_environment
 from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START
@@ -141,7 +141,7 @@ class Service:
 
 
 def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | None) -> Observer:
-    count = metrics.observe if metrics else ignore
+    count = metrics.observe if metrics else lambda _: None
     if settings.access_log == "off":
         return count
     token_name = tokens.name if tokens else str

@@ -8,7 +8,7 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from storekeeper.collection import WriteObserver, ignore_writes
+from storekeeper.collection import WriteObserver
 from storekeeper.commands import Command, Result, memory_size
 from storekeeper.concurrency.batcher import Batcher
 from storekeeper.errors import Outcome, Unavailable
@@ -44,7 +44,7 @@ class WriteQueue(Batcher[Write, Store | None]):
         self._writer = writer
         self._failure = ""
         self.state = WriteState(self._probe)
-        self.observe: WriteObserver = ignore_writes
+        self.observe: WriteObserver = lambda _results, _seconds: None
 
     def fail(self, reason: str) -> None:
         """Acknowledge nothing more, not even writes under way."""

@@ -22,7 +22,7 @@ from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import MAX_BODY_BYTES, TEXT, Deferred, Fields, Response, StreamAborted
-from storekeeper.http.runtime import Observer, Runtime, Served, ignore
+from storekeeper.http.runtime import Observer, Runtime, Served
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import Careful, Line, inside, last_response, settled, some_stores, statuses, until
 from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
@@ -85,7 +85,7 @@ class Odd:
         return BodyLimit(2 * MAX_BODY_BYTES, 60.0) if target == b"/large" else BodyLimit()
 
 
-def runtime_of(application: Odd, observe: Observer = ignore) -> Runtime:
+def runtime_of(application: Odd, observe: Observer = lambda _: None) -> Runtime:
     def plan(_method: str, path: bytes, _headers: Fields) -> Plan:
         return Plan(application.respond, cacheable=True, route=path.decode())
 

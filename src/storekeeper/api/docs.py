@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from storekeeper.api import files
-from storekeeper.api.plan import Plan, Planner, constant
-from storekeeper.http.response import Fields
+from storekeeper.api.plan import Planner, constant
 
 _PAGES = Path(__file__).with_name("pages")
 _INSTALLED = [
@@ -36,13 +35,9 @@ def encoded_document() -> bytes:
     return (_PAGES / "openapi.json").read_bytes()
 
 
-def _plan_document(_method: str, headers: Fields) -> Plan:
-    return constant(files.respond(_PAGES / "openapi.json", headers))
-
-
 _plan_page, _plan_file = files.planners(_PAGES / "docs.html", _FILES.get, _POLICY)
 PLANNERS: Mapping[str, Planner] = {
-    "openapi": _plan_document,
+    "openapi": lambda _, headers: constant(files.respond(_PAGES / "openapi.json", headers)),
     "docs": _plan_page,
     "docs file": _plan_file,
 }

@@ -15,7 +15,6 @@ from storekeeper.changes import NOW, ChangesQuery
 from storekeeper.collection import Collection, completed
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import CLOSED, Unavailable
-from storekeeper.http.request import Request
 from storekeeper.http.response import NO_CACHE, Deferred, Response
 
 _TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n" + NO_CACHE
@@ -43,11 +42,11 @@ def planners(
         writes = {"writes": "refused", "reason": reason} if reason else {"writes": "ok"}
         return Response(msgspec.json.encode({"status": "ready"} | writes))
 
-    def ready(_request: Request) -> Deferred:
-        return Deferred(ensure_future(check()))
-
     live = constant(Response(b'{"status":"live"}'))
-    made: dict[str, Planner] = {"live": lambda *_: live, "ready": lambda *_: Plan(ready)}
+    made: dict[str, Planner] = {
+        "live": lambda *_: live,
+        "ready": lambda *_: Plan(lambda _: Deferred(ensure_future(check()))),
+    }
     if metrics:
         scrape = partial(_scrape, metrics, collection, check)
         made["metrics"] = lambda *_: Plan(lambda _: Deferred(ensure_future(scrape())))

@@ -8,7 +8,6 @@ import json
 from asyncio import Future, ensure_future
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import NoReturn
 
 import msgspec
 from msgspec.structs import astuple
@@ -170,14 +169,10 @@ def _with_any_number(body: bytes) -> object:
 
     The number is in a field that is ignored, or the field is refused because it is no string.
     """
-    # The standard library can; but it accepts lone surrogates, so encode the value again.
-    value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=_no_constant)
+    # The standard library can. But it accepts NaN, which is no `int`, and lone surrogates: so encode the value again.
+    value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=int)
     _encode(value)
     return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 def _is_lasting(at: Moment | None) -> bool:

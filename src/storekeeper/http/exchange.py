@@ -54,8 +54,7 @@ class Exchange:
     def end(self) -> None:
         """Tell the observer that the response is complete or broken off."""
         self.over = True
-        if self._stop is not None:
-            self._stop()
+        self.stop()
         request, seconds = self.request, perf_counter() - self._began
         who = request.token_number, self._connection.client, request.id
         self._connection.runtime.observe(

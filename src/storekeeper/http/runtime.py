@@ -51,10 +51,6 @@ Observer: TypeAlias = Callable[[Served], None]
 """Called once for each response."""
 
 
-def ignore(_response: Served) -> None:
-    """Observe nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """The objects that all connections of one process share, joined in one when the collection is open."""
@@ -63,6 +59,6 @@ class Runtime:
     plain: PlainReader
     cache: ResponseCache
     limits: Limits
-    observe: Observer = ignore
+    observe: Observer = lambda _: None
     is_draining: Callable[[], bool] = lambda: False
     """Whether the service was told to stop, so that no stream may begin."""
