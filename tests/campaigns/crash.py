@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from storekeeper.stores import Payload
 from tests.harness import command, weakened
 from tests.harness.client import fill
 from tests.harness.linux import workers
-from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, serving
+from tests.harness.process import COMMAND, TIMEOUT, Running, alive, kill_group, serving
 from tests.oracles.aftermath import examine, judge
 from tests.oracles.history import Recorder, csv
 from tests.oracles.lincheck import Kind, Outcome, Violation
@@ -84,17 +84,6 @@ def worker(service: Running, rng: random.Random) -> None:
     os.kill(rng.choice(sorted(workers(service))), signal.SIGKILL)
 
 
-def alive(service: Running) -> list[int]:
-    """Return all processes of a service that have not ended."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
-            if int(group) == service.process.pid and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
-
-
 def wait_for(condition: Callable[[], bool], timeout: float = 15.0) -> bool:
     """Wait until something holds; tell whether it did in time."""
     deadline = time.monotonic() + timeout
@@ -152,8 +141,8 @@ def _check_afterwards(
     if strike is worker:
         if not wait_for(lambda: len(workers(service)) == before):
             row.violations.append(Violation("down", "a killed worker was not replaced"))
-    elif not wait_for(lambda: not alive(service)):
-        row.violations.append(Violation("orphan", f"{alive(service)} are left"))
+    elif not wait_for(lambda: not alive(service.process.pid)):
+        row.violations.append(Violation("orphan", f"{alive(service.process.pid)} are left"))
 
 
 def _shares(total: int, share: int) -> Iterator[int]:

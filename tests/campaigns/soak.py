@@ -12,12 +12,12 @@ from pathlib import Path
 
 from storekeeper.stores import Payload
 from tests.campaigns import crash, powerloss
-from tests.campaigns.crash import Row, alive
+from tests.campaigns.crash import Row
 from tests.campaigns.keyed import kill_creates
 from tests.campaigns.steady import STORES, Load
 from tests.harness import weakened
 from tests.harness.client import fill
-from tests.harness.process import Running, serving
+from tests.harness.process import Running, alive, serving
 from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Violation
 
@@ -66,7 +66,7 @@ class Growth:
 
     def _watch(self) -> None:
         while not self._over.wait(0.2):
-            pids = alive(self._service)
+            pids = alive(self._service.process.pid)
             memory = max((_memory(pid) for pid in pids), default=0)
             files = max((_files(pid) for pid in pids), default=0)
             self._samples.append((memory, files, self._log.stat().st_size if self._log.exists() else 0))

@@ -220,10 +220,26 @@ def launch(command: Sequence[str], env: dict[str, str], files: Sequence[int]) ->
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a service and all its workers."""
+    """Kill a service and all its workers; a worker has its port until it is gone."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+        process.wait(TIMEOUT)
+        os.killpg(process.pid, 0)  # some are still there
+        give_up = time.monotonic() + TIMEOUT
+        while alive(process.pid) and time.monotonic() < give_up:
+            time.sleep(0.01)
     process.wait(TIMEOUT)
+
+
+def alive(group: int) -> list[int]:
+    """Return the processes of a group that have not ended, where /proc tells."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state not in "ZX":
+                found.append(int(stat.parent.name))
+    return found
 
 
 def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
