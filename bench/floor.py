@@ -26,7 +26,7 @@ import uvloop
 
 from storekeeper.search import folded
 from storekeeper.sqlite import connections
-from storekeeper.sqlite.migrations import CHANGES_TABLE
+from storekeeper.sqlite.schema import CHANGES_TABLE
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ndate: %b\r\ncontent-type: application/json; charset=utf-8\r\ncache-control: no-cache\r\n"

@@ -27,7 +27,7 @@ from storekeeper.http import deadlines, limits, reader
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.http.request import BodyLimit
-from storekeeper.sqlite import committer, connections, migrations, statements
+from storekeeper.sqlite import committer, connections, schema, statements
 from storekeeper.sqlite.committer import Committer
 from storekeeper.sqlite.file_identity import FileIdentity
 from storekeeper.sqlite.reads import Reader
@@ -315,8 +315,8 @@ def checkpoints_often() -> None:
 
 def has_a_next_schema() -> None:
     """As a later release would: a migration that touches every store."""
-    vars_of(migrations).MIGRATIONS = (
-        *migrations.MIGRATIONS,
+    vars_of(schema).MIGRATIONS = (
+        *schema.MIGRATIONS,
         "ALTER TABLE stores ADD COLUMN shown TEXT; UPDATE stores SET shown = upper(name)",
     )
 

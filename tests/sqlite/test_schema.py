@@ -16,8 +16,8 @@ import pytest
 from storekeeper import databases
 from storekeeper.errors import CannotStart, Unavailable
 from storekeeper.imports import staging
-from storekeeper.sqlite import SqliteCollection, bulk, connections, imports, migrations, schema
-from storekeeper.sqlite.migrations import CHANGES_TABLE
+from storekeeper.sqlite import SqliteCollection, bulk, connections, imports, schema
+from storekeeper.sqlite.schema import CHANGES_TABLE
 from storekeeper.stores import EXAMPLES
 from storekeeper.tables import SCHEMA_NUMBER
 from tests.harness.cases import thorough
@@ -76,7 +76,7 @@ def test_a_new_database_has_the_whole_schema_and_says_whose_it_is(tmp_path: Path
 
 
 def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
+    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
     schema.prepare(path)
     with connected(path) as connection:
         assert connection.pragma("user_version") == NOW + 2
@@ -86,14 +86,14 @@ def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = inside(path.parent)
-    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND, "CREATE TABLE stores (again);"))
+    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "CREATE TABLE stores (again);"))
     with pytest.raises(CannotStart):
         schema.prepare(path)
     assert inside(path.parent) == before
 
 
 def test_a_start_waits_for_one_that_upgrades_but_not_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
+    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
         with monkeypatch.context() as patch:
@@ -212,7 +212,7 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
             old.execute(f"CREATE {what}")
         insert = "INSERT INTO changes VALUES (6, 1, 'E', NULL, 60, 5, 0)"
         old.execute(f"BEGIN IMMEDIATE; {insert}; ROLLBACK")
-        monkeypatch.setattr(migrations, "MIGRATIONS", (UPGRADE,))
+        monkeypatch.setattr(schema, "MIGRATIONS", (UPGRADE,))
         schema.prepare(path)
         with pytest.raises(apsw.SQLError, match="it is a view"):
             old.execute(insert)
@@ -224,7 +224,7 @@ def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(path: Path, mon
     with connected(path) as connection:
         connection.execute("CREATE TABLE second (ours TEXT)")
     before = inside(path.parent)
-    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
+    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
     with pytest.raises(CannotStart, match=r"stores.db: cannot be upgraded \(table second already exists\): it has a"):
         schema.prepare(path)
     assert inside(path.parent) == before
@@ -232,7 +232,7 @@ def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(path: Path, mon
 
 def test_only_the_service_upgrades_a_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = inside(path.parent)
-    monkeypatch.setattr(migrations, "MIGRATIONS", (SECOND,))
+    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
     for use in (read_tokens, renew_epoch, read_snapshot):
         with pytest.raises(CannotStart, match="written by an older Storekeeper: upgrade it first, by starting"):
             use(path)
@@ -248,7 +248,7 @@ def test_a_file_that_another_start_upgrades_meanwhile_is_whole(path: Path, monke
         def trace(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
             if "user_version" in statement:
                 monkeypatch.setattr(schema, "open_read_only", look)
-                monkeypatch.setattr(migrations, "MIGRATIONS", (UPGRADE,))
+                monkeypatch.setattr(schema, "MIGRATIONS", (UPGRADE,))
                 with closing(connections.connect(path)) as other:
                     schema.upgrade_schema(other)
             return True

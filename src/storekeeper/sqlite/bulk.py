@@ -12,7 +12,7 @@ from storekeeper.collection import COUNTED, Row, Rows, Snapshot, State
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
+from storekeeper.sqlite.schema import CHANGES_TABLE, NEW_EPOCH
 from storekeeper.tables import ROW_ORDER, TABLES
 from storekeeper.transfer import VerificationFailed
 

@@ -13,7 +13,7 @@ from storekeeper.errors import Outcome, Unavailable
 from storekeeper.imports import staging
 from storekeeper.sqlite import connections, errors, schema
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.migrations import CHANGES_TABLE
+from storekeeper.sqlite.schema import CHANGES_TABLE
 
 
 @contextmanager

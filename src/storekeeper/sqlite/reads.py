@@ -21,7 +21,7 @@ from storekeeper.collection import Listing, Moment, Query, State, check_history,
 from storekeeper.errors import Unavailable
 from storekeeper.sqlite import connections
 from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.migrations import CHANGES_TABLE
+from storekeeper.sqlite.schema import CHANGES_TABLE
 from storekeeper.sqlite.statements import STATE, as_json, decode_integers
 from storekeeper.stores import Store
 from storekeeper.tables import CONTENT, FIELDS, GOOD_TOKENS, MAX_INTEGER

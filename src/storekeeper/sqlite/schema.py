@@ -1,4 +1,4 @@
-"""The database file: what is opened and what is refused, creation, upgrades. Imports `atomicfile`, the domain."""
+"""The database file: its tables, creation, upgrades, and what is refused. Imports `atomicfile`, the domain."""
 
 import errno
 import os
@@ -11,17 +11,51 @@ import apsw
 
 from storekeeper import atomicfile
 from storekeeper.errors import DISK_FULL, CannotStart, CannotStartYet, Damaged, Outcome
-from storekeeper.sqlite import errors, migrations
+from storekeeper.sqlite import errors
 from storekeeper.sqlite.connections import START_TIMEOUT, connect, open_read_only, transaction
-from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number
+from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
 
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
+
+NEW_EPOCH = """(SELECT group_concat(substr('abcdfghijklmnopqrstuvwxyze234567', abs(random() % value) + 1, 1), '')
+      FROM json_each('[25,32,32,32,32,32,32,32]'))"""
+"""Selects eight random characters, of which the first makes no number of a version: neither a digit nor an e."""
+
+CHANGES_TABLE = "changes"
+"""The table of changes, which every writer writes to."""
+
+SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT ROWID")}
+    CREATE INDEX stores_by_name ON stores (name);  -- and, as in every index, by the primary key
+    CREATE INDEX changes_by_store ON changes (store_id);
+    CREATE TABLE collection (
+      one       INTEGER PRIMARY KEY CHECK (one = 1),
+      epoch     TEXT NOT NULL,      -- which history the versions count
+      backed_up INTEGER             -- when the latest backup was made: milliseconds since 1970, UTC; null: never
+    ) STRICT;
+    INSERT INTO collection (one, epoch) VALUES (1, {NEW_EPOCH});
+    CREATE TABLE probe (            -- what a probe of writes writes and deletes
+      one    INTEGER PRIMARY KEY CHECK (one = 1),
+      filler BLOB NOT NULL
+    ) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = ()
+"""The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
+
+A released one is never edited. Each renames CHANGES_TABLE, so that processes of older versions can write nothing, and
+leaves a view of the old name, so that these can read.
+"""
 
 _COMPLETE = {*TABLES, "collection", "probe"}
 """The tables and views that have to exist."""
 
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
+
+
+def current_number() -> int:
+    """Return the number of the schema that this program reads and writes."""
+    return SCHEMA_NUMBER + len(MIGRATIONS)
 
 
 def exists(path: Path) -> bool:
@@ -174,7 +208,7 @@ def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart("another program's database: name another file", subject=str(path))
     if version:
-        check_schema_number(version, migrations.current_number(), str(path), upgrade=upgrade)
+        check_schema_number(version, current_number(), str(path), upgrade=upgrade)
     if version and not tables.issuperset((name,) for name in _COMPLETE):
         raise Damaged("damaged (a table is missing): restore it from a backup", subject=str(path))
     if has_no_log and path.stat().st_size < pages * page_size:
@@ -192,16 +226,16 @@ def _size(path: Path) -> int | None:
 def upgrade_schema(connection: apsw.Connection) -> None:
     """Create the tables in a new file, or apply the migrations that a database has not had yet."""
     # Checked without the lock, which an import may hold for long.
-    if connection.pragma("user_version") == migrations.current_number():
+    if connection.pragma("user_version") == current_number():
         return
     # Else SQLite would rename no table on which somebody has a view.
     connection.pragma("legacy_alter_table", True)
     with transaction(connection, "IMMEDIATE"):
         number = connection.pragma("user_version")
         if not number:
-            connection.execute(migrations.SCHEMA)
+            connection.execute(SCHEMA)
             number = SCHEMA_NUMBER
-        for migration in migrations.MIGRATIONS[number - SCHEMA_NUMBER :]:
+        for migration in MIGRATIONS[number - SCHEMA_NUMBER :]:
             try:
                 connection.execute(migration)
             except apsw.SQLError as error:
@@ -210,5 +244,5 @@ def upgrade_schema(connection: apsw.Connection) -> None:
                     " ours; drop that first",
                     subject=str(connection.filename),
                 ) from None
-        connection.pragma("user_version", migrations.current_number())
+        connection.pragma("user_version", current_number())
         connection.pragma("application_id", APPLICATION_ID)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from storekeeper.commands import MAX_KEYS_DELETED
-from storekeeper.sqlite.migrations import CHANGES_TABLE
+from storekeeper.sqlite.schema import CHANGES_TABLE
 from storekeeper.tables import CHANGES, CONTENT, OF_CHANGE, STORES
 
 _encode = msgspec.json.Encoder().encode
