@@ -12,7 +12,7 @@ from storekeeper.postgres.schema import COLLECTION_TABLE, LOCK, NEW_EPOCH, TYPES
 from storekeeper.postgres.session import Connection, connected, translate
 from storekeeper.tables import ROW_ORDER, TABLES
 
-_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
 
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores),
@@ -79,7 +79,7 @@ def target(url: str, *, committing: Callable[[], None] = lambda: None) -> Iterat
     """
     prepare(url, upgrade=False)
     with connected(url) as connection:
-        connection.execute(_LOCK_TIMEOUT)
+        connection.execute(LOCK_TIMEOUT)
         connection.execute(LOCK.encode())
         yield PostgresSnapshot(url, connection)
         committing()
