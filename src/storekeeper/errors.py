@@ -41,11 +41,6 @@ class InvalidInput(StorekeeperError):
         self.violations = {} if isinstance(violations, str) else violations
         super().__init__(violations if isinstance(violations, str) else ". ".join(violations.values()))
 
-    @property
-    def keys(self) -> list[str]:
-        """The names of the wrong fields."""
-        return list(self.violations)
-
 
 class PreconditionFailed(StorekeeperError):
     """If-Match or If-None-Match does not hold; nothing was written. `tag` is the current entity tag."""

@@ -195,7 +195,7 @@ class TestThePast:
                 for question in (partial(collection.get_at, 1, moment), partial(collection.list, Query(at=moment))):
                     with case(moment), pytest.raises(InvalidInput) as caught:
                         await now(question())  # type: ignore[arg-type]  # of either
-                    assert (caught.value.source, caught.value.keys) == ("query", ["at"])
+                    assert (caught.value.source, [*caught.value.violations]) == ("query", ["at"])
 
     async def test_a_moment_of_a_renewed_epoch_has_ended(self, database: Database) -> None:
         async with handle(database) as collection:

@@ -38,7 +38,7 @@ def to_response(error: BaseException, *, generic: bool = False) -> Response:
         case InvalidInput():
             if generic:
                 return error_response(400, f"Invalid request {error.source} input")
-            return error_response(400, str(error), validation=Validation(error.source, error.keys))
+            return error_response(400, str(error), validation=Validation(error.source, list(error.violations)))
         case PreconditionFailed():
             response = error_response(412, str(error))
             response.tag = error.tag.encode()

@@ -1,6 +1,7 @@
 """The command that exports stores. Imports what it needs when it runs."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,7 +65,7 @@ def export(
         ):
             done = exports.write(snapshot, replace(options, excel=excel), opened, show)
     except InvalidInput as error:
-        raise CannotStart(_with_options(error)) from None
+        raise CannotStart(re.sub(r'"(q|at|with|format)"', r"--\1", str(error))) from None
     except EpochEnded as error:
         raise CannotStart(str(error), subject="--at") from None
     except BrokenPipeError:
@@ -80,15 +81,8 @@ def export(
 def _format(file: Path) -> str:
     end = file.suffix.lower()
     if end not in ("", ".csv", ".xlsx", ".jsonl"):
-        raise CannotStart(f"{file}: an export is no {end}: name it .csv, .xlsx or .jsonl, or say --format")
+        raise CannotStart(f"{file}: an export cannot be {end}: name it .csv, .xlsx or .jsonl, or say --format")
     return end[1:] or "csv"
-
-
-def _with_options(error: InvalidInput) -> str:
-    text = str(error)
-    for key in ("q", "at", "with", "format"):
-        text = text.replace(f'"{key}"', f"--{key}")
-    return text
 
 
 @contextmanager

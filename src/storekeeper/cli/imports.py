@@ -26,7 +26,7 @@ from storekeeper.cli.terminal import (
 )
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Report, Row
-from storekeeper.imports.problems import CHANGED, CUT, TOO_LONG, Group, Problem, limited
+from storekeeper.imports.problems import CHANGED, CUT, MAX_BRIEF_LENGTH, TOO_LONG, Group, Problem, limited, shown
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import parse_maps
@@ -38,8 +38,7 @@ MAX_UNASKED = 10
 
 _MAX_GROUPS = 10
 _MAX_CHANGES = 8
-_MAX_SHOWN_LENGTH = 40
-"""Lines about problems and about changes, and characters of a value in them: all fits on one page."""
+"""Lines about problems and about changes: all fits on one page."""
 
 _THREE_WAYS = (
     "it has stores: say which of them the rows mean, with --match id, --match name or --match COLUMN (the key that"
@@ -135,7 +134,7 @@ def _carry_out(settings: Settings, file: Path, options: Import, rejects: Path | 
             database = databases.database(f"sqlite:///{folder}/empty.db")
         database.prepare(upgrade=False)
         if ignored := ", ".join(rows.columns.ignored):
-            print_line(f"Ignored columns: {_cut(ignored, 4 * _MAX_SHOWN_LENGTH)}")
+            print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
         session = stack.enter_context(database.session())
         options, review = replace(options, match=rows.match), _Review(rows, rejects, yes=yes)
         plan = staging.carry_out(session, _with_progress(rows), options, review=review, committing=ignore_interrupts)
@@ -262,25 +261,21 @@ def _described(group: Group) -> str:
     column = "row" if group.reason == CHANGED else group.column
     noun = column if group.count == 1 else f"{column}{'es' if column.endswith('s') else 's'}"
     said = limited(group.reason.one if group.count == 1 else group.reason.many, group.column)
-    shown = [_example(problem, group) for problem in group.examples]
-    if more := group.count - len(shown):
-        shown.append(f"and {more:,} more")
-    return f"{group.count:,} {noun} {said}: {', '.join(shown)}"
+    examples = [_example(problem, group) for problem in group.examples]
+    if more := group.count - len(examples):
+        examples.append(f"and {more:,} more")
+    return f"{group.count:,} {noun} {said}: {', '.join(examples)}"
 
 
 def _example(problem: Problem, group: Group) -> str:
     length = f" ({len(problem.value)})" if group.reason in (TOO_LONG, CUT) else ""
     store = f" (store {problem.id})" if problem.id is not None else ""
-    value = "" if group.reason == CHANGED or not problem.value else f" {_cut(problem.value)!r}"
+    value = "" if group.reason == CHANGED or not problem.value else f" {shown(problem.value, MAX_BRIEF_LENGTH)!r}"
     return f"line {problem.line}{value}{length}{store}"
 
 
 def _content(content: Mapping[str, str | None]) -> str:
-    return ", ".join(repr(_cut(text)) for text in content.values() if text is not None)
-
-
-def _cut(text: str, length: int = _MAX_SHOWN_LENGTH) -> str:
-    return text if len(text) <= length else f"{text[:length]}…"
+    return ", ".join(repr(shown(text, MAX_BRIEF_LENGTH)) for text in content.values() if text is not None)
 
 
 def _tell_end(plan: Plan, target: str, *, is_new: bool) -> None:

@@ -13,6 +13,9 @@ MAX_LISTED = 1000
 MAX_SHOWN_LENGTH = 1000
 """Characters that a report shows of one text."""
 
+MAX_BRIEF_LENGTH = 40
+"""Characters that a message shows of one text."""
+
 MAX_EXAMPLES = 3
 """Problems of one reason that a group has."""
 
@@ -108,6 +111,6 @@ class Problems:
         self.messages[line] = f"{before}. {message}" if before else message
 
 
-def shown(text: str) -> str:
-    """Return a text as a report shows it."""
-    return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[:MAX_SHOWN_LENGTH]}…"
+def shown(text: str, length: int = MAX_SHOWN_LENGTH) -> str:
+    """Return a text as a report shows it, or a message."""
+    return text if len(text) <= length else f"{text[:length]}…"

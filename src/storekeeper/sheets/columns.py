@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
+from storekeeper.imports.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.sheets import FIELDS, BadFile
 from storekeeper.tables import MAX_EXTERNAL_LENGTH
 
@@ -12,7 +13,6 @@ Cell = Callable[[Sequence[object]], object]
 
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _MAX_SHOWN_COLUMNS = 20
-_MAX_SHOWN_LENGTH = 40
 
 _GAP = re.compile(r"[\s,]*\0[\s,\0]*")
 """A blank column with the blanks and commas beside it."""
@@ -56,7 +56,7 @@ class Columns:
             return itemgetter(self._place(template, "map"))
         parts = _COLUMN.split(template)
         if any(set(text) & set("{}") for text in parts[::2]):
-            raise BadFile(f"{template[:_MAX_SHOWN_LENGTH]!r} has an unmatched brace", "map")
+            raise BadFile(f"{shown(template, MAX_BRIEF_LENGTH)!r} has an unmatched brace", "map")
         places = [self._place(name, "map") for name in parts[1::2]]
         return lambda row: _joined(parts, [row[place] for place in places])
 
@@ -65,19 +65,19 @@ class Columns:
         places = [place for place, each in enumerate(self.names) if each.casefold() == wanted]
         if len(places) != 1:
             how_many = "several columns are" if places else "no column is"
-            raise BadFile(f'{how_many} named "{_short(name)}"; {self._listed()}', parameter)
+            raise BadFile(f'{how_many} named "{shown(name, MAX_BRIEF_LENGTH)}"; {self._listed()}', parameter)
         self._used.add(places[0])
         return places[0]
 
     def _listed(self) -> str:
-        shown = ", ".join(_short(name) for name in self.names[:_MAX_SHOWN_COLUMNS] if name)
+        names = ", ".join(shown(name, MAX_BRIEF_LENGTH) for name in self.names[:_MAX_SHOWN_COLUMNS] if name)
         more = len(self.names) - _MAX_SHOWN_COLUMNS
-        return f"the columns are {shown or 'without names'}" + (f" and {more} more" if more > 0 else "")
+        return f"the columns are {names or 'without names'}" + (f" and {more} more" if more > 0 else "")
 
     def _example(self) -> str:
         # Most often, the column of names says so.
         named = [name for name in self.names if "name" in name.casefold()]
-        return _short(next(iter([*named, *filter(None, self.names)]), "1"))
+        return shown(next(iter([*named, *filter(None, self.names)]), "1"), MAX_BRIEF_LENGTH)
 
 
 def parse_maps(values: Sequence[str]) -> dict[str, str]:
@@ -90,10 +90,6 @@ def parse_maps(values: Sequence[str]) -> dict[str, str]:
             raise BadFile(f"each of {', '.join(FIELDS)} can be mapped once, as in name=Store Name", "map")
         maps[field] = source
     return maps
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _MAX_SHOWN_LENGTH else f"{name[:_MAX_SHOWN_LENGTH]}…"
 
 
 def _joined(parts: Sequence[str], cells: Sequence[object]) -> str:
