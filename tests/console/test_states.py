@@ -1,9 +1,10 @@
 """What the console does when something is in its way: no network, no service, no permission; and what others do."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.harness.console import PHONE, Console, Guarded, add, put, store_of, stores_of
 from tests.harness.process import Running, serving
@@ -43,6 +44,22 @@ def test_what_others_change_appears_by_itself_with_a_mark(shop: Running, open_co
     put(shop, other, "Marked due")
     page.page.get_by_role("link", name="Marked due").wait_for()
     page.page.get_by_role("link", name="Changes", exact=True).wait_for()
+
+
+def test_ones_own_change_is_seen_although_the_feed_tells_of_it_first(shop: Running, open_console: Open) -> None:
+    def respond_late(route: Route) -> None:
+        response = route.fetch()
+        if route.request.method == "PUT":
+            time.sleep(1)  # meanwhile the feed tells of it
+        route.fulfill(response=response)
+
+    page = open_console(shop, "?store=32")
+    page.sees("Live")
+    page.page.route("**/api/stores/32", respond_late)
+    page.name.fill("Slowly saved")
+    page.button("Save").click()
+    page.saved()
+    expect(page.page.locator("#unseen")).to_be_empty()
 
 
 def test_it_polls_where_streams_do_not_get_through(shop: Running, open_console: Open) -> None:

@@ -106,8 +106,10 @@ takeFromAddress();
 frame();
 window.addEventListener("place", follow);
 window.addEventListener("keydown", key);
-window.addEventListener("saved", ({ detail: { created, store: saved } }) =>
-  list.apply({ type: created ? "created" : "replaced", store: saved }, null));
+window.addEventListener("saved", ({ detail: { created, store: saved, seq } }) => {
+  list.apply({ type: created ? "created" : "replaced", store: saved }, null);
+  unseen.take([{ seq }]); // the feed may have told of it before its response came
+});
 window.addEventListener("unsaved", ({ detail: target }) => {
   notify(words.notices.unsaved(target), h("a", { class: "button small", href: `?store=${target}` }, words.notices.open));
 });

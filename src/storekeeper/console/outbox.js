@@ -1,7 +1,7 @@
 // Writes that are under way. Each is kept before it is sent, with a key, and repeated with that key until a response
 // says what became of it: after a lost response, a reload or a restart of the service there is never a second store.
 
-import { feed, isAway, lack, Lost, needToken, newKey, pause, send, tokenMark } from "./api.js";
+import { cursorOf, feed, isAway, lack, Lost, needToken, newKey, pause, send, tokenMark } from "./api.js";
 import { forget, keep, kept, recall } from "./keep.js";
 
 const MAX_AGE = 23 * 3600 * 1000; // the service keeps keys for a day
@@ -101,10 +101,11 @@ async function attempt(target, { payload, tag, key }) {
 
 function settle(target, { payload, base }, { status, data, tag: now }) {
   if (status === 200) {
-    own.add(Number.parseInt(now.slice(1), 10));
+    const seq = Number.parseInt(cursorOf(now), 10);
+    own.add(seq);
     forget(`draft:${target}`);
     tell(target, "saved", { store: data, tag: now });
-    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, tag: now, created: target === "new" } }));
+    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, seq, created: target === "new" } }));
     return;
   }
   const refusal = { status, message: data.message, keys: data.validation?.keys ?? [] };
