@@ -340,12 +340,6 @@ def test_it_runs_on_another_server(elsewhere: str) -> None:
         assert len(client.get("/api/stores").json()) == 4
 
 
-def test_the_factory_takes_its_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STOREKEEPER_UNKNOWN_KEYS", "reject")
-    monkeypatch.setenv("STOREKEEPER_AUTH", "open")
-    assert application().settings.unknown_keys == "reject"
-
-
 def test_another_server_has_to_be_told_who_needs_a_token(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         application()

@@ -44,7 +44,7 @@ def test_no_text_for_an_id_is_an_unexpected_failure(text: str) -> None:
 
 HEADED = [
     *("/test", "/api/stores", "/api/stores?name=Store%200", "/api/stores?name=a&name=b", "/api/stores/1"),
-    *("/api/stores/none", "/nowhere", "/health/live", "/health/ready", "/openapi.json"),
+    *("/api/stores/none", "/nowhere", "/health/live", "/health/ready", "/openapi.json", "/api/changes?limit=2"),
 ]
 
 

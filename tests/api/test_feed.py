@@ -167,13 +167,6 @@ def test_an_idle_poll_is_304(service: Running, epoch: str) -> None:
     assert service.request("GET", target, headers={"if-none-match": '"malformed'}).status == 200
 
 
-def test_head_of_a_page_is_its_get_without_content(service: Running) -> None:
-    wanted = service.request("GET", "/api/changes?limit=2")
-    only = service.request("HEAD", "/api/changes?limit=2")
-    assert (only.status, only.body) == (200, b"")
-    assert only.headers | {"date": ""} == wanted.headers | {"date": ""}
-
-
 async def test_a_page_is_at_most_one_mebibyte_but_has_one_change(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
         for address in ("x" * 400_000, "y" * 400_000, "z" * 400_000, "\x01" * 170_000):

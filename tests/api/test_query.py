@@ -96,15 +96,6 @@ def test_a_search_for_an_id_begins_with_that_store() -> None:
     assert (ids(response), next_of(response)) == ([8], None)
 
 
-def test_a_walk_sees_each_store_once(collection: InMemory) -> None:
-    seen, target = [], "/api/stores?limit=2&name="
-    while target:
-        response = ask(collection, "GET", target)
-        seen += ids(response)
-        target = next_of(response) or ""
-    assert seen == [1, 2, 3, 4, 5]
-
-
 @pytest.mark.parametrize(
     ("query", "keys"),
     [

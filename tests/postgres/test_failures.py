@@ -166,19 +166,6 @@ def test_a_commit_that_no_standby_confirms_is_not_acknowledged(tmp_path: Path) -
         assert "Behind it" not in names
 
 
-def test_a_wait_for_the_standby_that_is_cancelled_is_no_success(tmp_path: Path) -> None:
-    """The server then warns, and says that it has committed: here it has, but a failover would lose it."""
-    with replicated() as (primary, standby), instances(primary.new_database(), tmp_path, 1) as (one,):
-        assert create(one, "Replicated").status == 200
-        standby.kill()
-        with ThreadPoolExecutor() as clients:
-            cancelled = clients.submit(create, one, "Cancelled")
-            until(lambda: primary.sql(f"SELECT count(*) {WAITING}") == "1")
-            primary.sql(f"SELECT pg_cancel_backend(pid) {WAITING}")
-        assert_refused(cancelled.result(), "unknown")
-        assert "standby" in cancelled.result().json["message"]
-
-
 def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
     postgres()
     with folder() as path:
