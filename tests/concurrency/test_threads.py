@@ -37,10 +37,10 @@ def test_a_lost_wake_up_of_the_loop_does_not_lose_the_result(monkeypatch: pytest
 
 
 def test_the_thread_has_let_go_of_its_work_when_the_result_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = threads.settle
+    run_into = threads.run_into
 
-    def settle_and_linger(outcome: Future[int], work: partial[int]) -> None:
-        settle(outcome, work)
+    def run_into_and_linger(outcome: Future[int], work: partial[int]) -> None:
+        run_into(outcome, work)
         time.sleep(0.05)
 
     async def main() -> bool:
@@ -50,5 +50,5 @@ def test_the_thread_has_let_go_of_its_work_when_the_result_is_there(monkeypatch:
         await running
         return kept() is not None
 
-    monkeypatch.setattr(threads, "settle", settle_and_linger)
+    monkeypatch.setattr(threads, "run_into", run_into_and_linger)
     assert not asyncio.run(main())

@@ -24,20 +24,20 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 
     The process may end before the thread, and the database then rolls back what the thread wrote.
     """
-    outcome: Future[T] = Future()
-    thread = threading.Thread(target=settle, args=(outcome, work), name="storekeeper-work", daemon=True)
+    future: Future[T] = Future()
+    thread = threading.Thread(target=run_into, args=(future, work), name="storekeeper-work", daemon=True)
     try:
         thread.start()
     except RuntimeError:
         raise Unavailable(TOO_MANY) from None
-    if not await is_done(outcome, thread):
+    if not await is_done(future, thread):
         raise Unavailable(TOO_MANY)  # the thread ended before it began
     thread.join()  # it is at its end, and keeps what it worked with until then
     try:
-        return outcome.result()
+        return future.result()
     finally:
         # Else the error and the frames of both threads would keep each other, with all that they read, in memory.
-        outcome = Future()
+        future = Future()
 
 
 async def run_with(open_resource: Callable[[], AbstractContextManager[R]], work: Callable[[R], T]) -> T:
@@ -50,16 +50,16 @@ async def run_with(open_resource: Callable[[], AbstractContextManager[R]], work:
     return await run_in_thread(run)
 
 
-def settle(outcome: Future[T], work: Callable[[], T]) -> None:
-    """Set what `work` returns, or raises, as the outcome."""
+def run_into(future: Future[T], work: Callable[[], T]) -> None:
+    """Run `work`; set what it returns or raises as the result of the future."""
     try:
-        outcome.set_result(work())
-    except BaseException as raised:  # noqa: BLE001 - whoever waits for the outcome raises it
-        outcome.set_exception(raised)
+        future.set_result(work())
+    except BaseException as raised:  # noqa: BLE001 - whoever waits for the future raises it
+        future.set_exception(raised)
 
 
-async def is_done(outcome: Future[Any], thread: threading.Thread, seconds: float = inf) -> bool:
-    """Wait until a thread has settled the outcome, at most so many seconds; return whether it has."""
+async def is_done(future: Future[Any], thread: threading.Thread, seconds: float = inf) -> bool:
+    """Wait until a thread has completed the future, at most so many seconds; return whether it has."""
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()
 
@@ -67,11 +67,11 @@ async def is_done(outcome: Future[Any], thread: threading.Thread, seconds: float
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(woken.set)
 
-    outcome.add_done_callback(wake)
-    while not outcome.done() and thread.is_alive() and seconds > 0:
+    future.add_done_callback(wake)
+    while not future.done() and thread.is_alive() and seconds > 0:
         pause = min(LOOK_INTERVAL, seconds)
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await woken.wait()
         seconds -= pause  # not by the clock: if this process stood still, the thread did so too
-    return outcome.done()
+    return future.done()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from storekeeper.commands import Command, Result
 from storekeeper.concurrency import batcher
-from storekeeper.concurrency.threads import is_done, settle
+from storekeeper.concurrency.threads import is_done, run_into
 from storekeeper.errors import DISK_STALLED, Outcome, Unavailable
 from storekeeper.sqlite import errors
 from storekeeper.sqlite.committer import Committer
@@ -29,7 +29,7 @@ class Writer:
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._outcome: Future[Any] | None = None
+        self._under_way: Future[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
 
@@ -42,25 +42,25 @@ class Writer:
     def close(self) -> None:
         """End the thread and close its connection, unless the disk does not respond."""
         self._inbox.put(None)
-        if self._outcome is None or self._outcome.done():
+        if self._under_way is None or self._under_way.done():
             self._committer.close()
 
     async def _carry_out(self, write: Callable[[float], T], deadline: float) -> T:
         if not await self._is_done(deadline):  # the disk has not responded to a batch that was given up
             raise Unavailable(DISK_STALLED)
-        self._outcome = Future()
+        self._under_way = Future()
         work = partial(write, deadline - batcher.RESPONSE_TIMEOUT + LOCK_TIMEOUT)
-        self._inbox.put(partial(settle, self._outcome, partial(self._reporting, work)))
+        self._inbox.put(partial(run_into, self._under_way, partial(self._reporting, work)))
         if not await self._is_done(deadline):
             raise Unavailable(DISK_STALLED, Outcome.UNKNOWN)
         try:
-            result: T = self._outcome.result()
+            result: T = self._under_way.result()
             return result
         finally:
-            self._outcome = None  # else it would keep an error, whose frames have the batch
+            self._under_way = None  # else it would keep an error, whose frames have the batch
 
     async def _is_done(self, deadline: float) -> bool:
-        return self._outcome is None or await is_done(self._outcome, self._thread, deadline - self._loop.time())
+        return self._under_way is None or await is_done(self._under_way, self._thread, deadline - self._loop.time())
 
     # On the thread:
 
