@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from storekeeper.http.deadlines import DRAIN_TIMEOUT
 from storekeeper.supervisor import Supervisor
 from tests.harness.cases import thorough
 from tests.harness.client import until
@@ -33,6 +35,7 @@ from tests.harness.process import (
     refused,
     serving,
 )
+from tests.harness.wire import create, dial
 
 ACTIVATE = "systemd-socket-activate"
 
@@ -158,12 +161,18 @@ def test_a_restart_under_load_refuses_and_loses_no_connection(tmp_path: Path, wo
 
     def load(running: Running) -> None:
         while not over.is_set():
+            began = sent = time.monotonic()
             try:
-                response = running.request("POST", "/api/stores", {"name": "Load"}, {"connection": "close"})
-                assert response.status == 200
-                served.append(response.json["id"])
+                with dial(running) as wire:
+                    wire.send(create("Load", "Connection: close"))
+                    sent = time.monotonic()
+                    response = wire.response()
+                    assert response.status == 200
+                    served.append(response.json["id"])
             except (OSError, AssertionError) as error:
-                failed.append(repr(error))
+                # Else a busy machine held up the client, whose connection was closed as one that says nothing.
+                if sent - began < DRAIN_TIMEOUT / 2:
+                    failed.append(repr(error))
 
     with activated(tmp_path, f"--workers={workers}") as running:
         assert running.request("GET", "/test").status == 200  # which starts it
