@@ -25,6 +25,8 @@ from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 pytest.register_assert_rewrite("tests.harness.wire")
 let_threads_set_traces()
 let_interrupts_pass()
+# A tenth of the collection of tests would be that of garbage, of which there is none.
+gc.set_threshold(500_000, 20, 50)
 
 TEST_TIMEOUT = 300.0
 """Seconds after which a test that is a coroutine hangs."""
