@@ -32,14 +32,11 @@ def planners(page: Path, find: Callable[[bytes], Path | None], policy: bytes) ->
         b"referrer-policy: no-referrer\r\nx-content-type-options: nosniff\r\n" % policy
     )
 
-    def plan_file(_method: str, fields: Fields) -> Plan:
-        return Plan(partial(run, fields))
-
     def run(fields: Fields, request: Request) -> Response:
         path = find(last_segment(request.target.partition(b"?")[0]))
         return respond(path, fields, headers) if path else NOT_FOUND
 
-    return lambda _, fields: constant(respond(page, fields, headers)), plan_file
+    return lambda _, fields: constant(respond(page, fields, headers)), lambda _, fields: Plan(partial(run, fields))
 
 
 def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
