@@ -169,7 +169,7 @@ class Batcher(Generic[Q, R]):
 
     def _settle(self, batch: Sequence[Queued[Q, R]], results: Sequence[R | Exception]) -> None:
         """Set the results of requests, and stop counting these."""
-        for each, result in zip(batch, results, strict=True):
+        for each, result in list(zip(batch, results, strict=True)):  # counted before anybody is told one
             each.settle(result)
         self.count -= len(batch)
         self._bytes -= sum([each.size for each in batch])
