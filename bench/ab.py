@@ -60,7 +60,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", type=Path, help="a checkout")
     parser.add_argument("new", type=Path, help="another one")
-    parser.add_argument("--cases", nargs="+", choices=BY_NAME, metavar="CASE", default=["random-id", "post", "mix-95"])
+    parser.add_argument(
+        "--cases", nargs="+", choices=BY_NAME, metavar="CASE", default=["random-id", "post", "mix-95"]
+    )
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--requests", type=int, default=200_000)
     parser.add_argument("--stores", type=int, default=1_000_000, help="how many stores there are")
