@@ -17,7 +17,7 @@ from storekeeper.api.routes import match_route
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
-from storekeeper.http.request import Request, size_of
+from storekeeper.http.request import Request, cut_keys, size_of
 from storekeeper.http.response import Response
 from tests import ROOT
 from tests.campaigns.fuzz_http import requests_to_damage
@@ -33,6 +33,7 @@ ORDINARY = [
     *(request(method, "/api/stores/1?x=%20", None, *TRACED) for method in ("GET", "HEAD")),
     *(create("A", *TRACED), request("PUT", "/api/stores/1", b"{}", *TRACED), request("POST", "/api/stores", b"")),
     *(create("A", f"Idempotency-Key:{key}", *TRACED) for key in ("k", ' "k" ', ' "k', " a b")),
+    *(method + create("A", "Idempotency-Key: same").removeprefix(b"POST") for method in (b"GET", b"POST", b"GET")),
     b"GET /api/stores?name=A+B HTTP/1.1\r\nX:\r\nhOST: \t[::1]:80 \t\r\nAuthorization: Bearer \xff\r\n\r\n",
 ]
 NOT_PLAIN = [
@@ -106,8 +107,8 @@ def _comparable(values: Iterable[Any]) -> list[object]:
 
 def deciding(read: Request) -> list[tuple[bytes, bytes]]:
     """Return the deciding fields but a valid key; only the order of those of one name means anything."""
-    names = {*DECIDING_FIELDS} - ({b"idempotency-key"} if read.key else set())
-    return sorted([field for field in read.headers if field[0] in names], key=itemgetter(0))
+    fields = [field for field in read.headers if not cut_keys(b"\r\n%b:%b" % field)[1]]
+    return sorted([field for field in fields if field[0] in DECIDING_FIELDS], key=itemgetter(0))
 
 
 def compare(data: Iterable[bytes], application: Application = closed) -> int:

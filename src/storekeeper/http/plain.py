@@ -91,8 +91,7 @@ class PlainReader:
         if head is None and text.count(b"\n") <= MAX_FIELDS:
             # No other request has the same ids and keys, so they are no part of the remembered head.
             text, id = cut_ids(text)
-            if method.startswith(b"P"):  # it may write
-                text, keys = cut_keys(text)
+            text, keys = cut_keys(text)
             head = self._heads.get(text) or self._find(text)
         if head is None or head.length != len(body) or len(keys) > 1:
             return None
@@ -100,7 +99,7 @@ class PlainReader:
         plan = head.plans.get((method, route)) or self._make_plan(method, route, head)
         size = head.size + len(target) + len(body)
         request = Request(method.decode(), target, head.fields, "1.1", True, body, plan, size, id=id)
-        if keys:
+        if keys and method.startswith(b"P"):  # it may write
             request.key = keys[0].decode()
         elif plan.cacheable and not id:
             request.cache_key = data
