@@ -27,6 +27,9 @@ IMPORTED = ["storekeeper.cli", "storekeeper.server", "storekeeper.postgres", "uv
 FREE = ("STOREKEEPER_", "PG", "PYTEST_", "WEAKENED")
 """How the names of variables begin that mean nothing while Python starts and imports."""
 
+NEVER = {"FORKED": "no"}
+"""A variable of a process that has to be started: where it counts that Python clears its memory at the end."""
+
 
 class Server:
     """The process that forks, and what it was started with."""

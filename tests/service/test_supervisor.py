@@ -13,7 +13,7 @@ import apsw
 import psycopg
 import pytest
 
-from tests.harness import weakened
+from tests.harness import forks, weakened
 from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import until
@@ -226,13 +226,11 @@ def test_until_the_very_end_of_a_stop_clients_are_served_new_clients_are_refused
 
     The machine may hold the service up just then.
     """
-    env = weakened.environment("stands_still_at_its_stop")
+    env = weakened.environment("stands_still_at_its_stop") | forks.NEVER
     run = serving(tmp_path, f"--workers={count}", env=env, program=weakened.PROGRAM)
     with run as service, ExitStack() as clients:
         serve = workers(service) or {service.process.pid}
-        begun = [
-            clients.enter_context(dial(service)) for _ in range(8)
-        ]  # so that each worker has something to finish
+        begun = [clients.enter_context(dial(service)) for _ in range(8)]  # each worker has something to finish
         for wire in begun:
             wire.send(request("GET", "/test") + create("Half")[:-3])
             assert wire.response().body == b"OK"
@@ -270,7 +268,7 @@ def test_until_the_very_end_of_a_stop_clients_are_served_new_clients_are_refused
 @pytest.mark.thorough
 def test_a_service_that_heeds_signals_after_its_stop_would_be_seen(tmp_path: Path) -> None:
     """In one of 20 stops at least: it is for the last milliseconds only."""
-    heeding = weakened.environment("heeds_signals_to_the_end")
+    heeding = weakened.environment("heeds_signals_to_the_end") | forks.NEVER
 
     def status() -> int:
         with serving(tmp_path, env=heeding, program=weakened.PROGRAM) as service:
