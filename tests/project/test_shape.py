@@ -26,7 +26,7 @@ EVERYWHERE = {"storekeeper", "settings", "events", "log"}
 MAX_LINES = 350
 """Of a module."""
 
-BUDGETS = {"src/storekeeper": 13_310, "src/storeapi_check": 1_750, "tests": 35_030, "bench": 1_650}
+BUDGETS = {"src/storekeeper": 13_310, "src/storeapi_check": 1_750, "tests": 35_040, "bench": 1_650}
 """Lines of Python in all, blank ones too: what is added is earned by what is removed."""
 
 MAX_MEDIAN, MAX_P90 = 8, 25

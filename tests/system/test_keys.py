@@ -1,5 +1,6 @@
 """A create that is repeated with its Idempotency-Key until it is answered has happened once, whatever was killed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,17 @@ from tests.campaigns.keyed import kill_creates
 from tests.harness.databases import Database
 
 
-def test_keyed_creates_that_are_repeated_across_kills_happen_once(database: Database, tmp_path: Path) -> None:
-    row = kill_creates(tmp_path, 40, 1, database.url)
-    assert row.violations == []
-    assert row.figures["kills"] == 1
-    assert row.figures["stores"] == 40 < row.figures["tries"]
+def test_keyed_creates_that_are_repeated_across_kills_happen_once(
+    new_database: Callable[[], Database], tmp_path: Path
+) -> None:
+    def repeats_some(number: int) -> bool:
+        row = kill_creates(tmp_path / f"{number}", 40, 1, new_database().url)
+        assert row.violations == []
+        assert (row.figures["kills"], row.figures["stores"]) == (1, 40)
+        return row.figures["tries"] > 40
+
+    # If the machine holds the clients up just then, the kill meets no request.
+    assert any(map(repeats_some, range(5)))
 
 
 @pytest.mark.thorough
