@@ -1,7 +1,9 @@
-"""Compares two checkouts of this project: ab.py OLD NEW; processor time for each request, in alternating pairs.
+"""Compares two checkouts of this project: ab.py OLD NEW; processor time for each request, in
+alternating pairs.
 
-Each run is a fresh server on a fresh file, alone on its core, with this Python's packages and the checkout's source.
-Processor time is user and system time of the server with all its threads, which the machine's noise hardly moves.
+Each run is a fresh server on a fresh file, alone on its core, with this Python's packages and
+the checkout's source. Processor time is user and system time of the server with all its threads,
+which the machine's noise hardly moves.
 """
 
 import argparse
@@ -19,7 +21,8 @@ from bench.systems import call
 
 
 def measure(checkout: Path, case: Case, requests: int, stores: int) -> tuple[float, float]:
-    """Return processor microseconds for each of at least so many requests, and requests per second."""
+    """Return processor microseconds for each of at least so many requests, and requests per
+    second."""
     with tempfile.TemporaryDirectory(prefix="storekeeper-ab-") as folder:
         port, rows = free_port(), Path(folder) / "rows.csv"
         command = (sys.executable, "-m", "storekeeper")
@@ -42,7 +45,9 @@ def compare(old: Path, new: Path, case: Case, given: argparse.Namespace) -> None
     rows = []
     for number in range(given.pairs):
         order = (old, new) if number % 2 == 0 else (new, old)
-        found = {checkout: measure(checkout, case, given.requests, given.stores) for checkout in order}
+        found = {
+            checkout: measure(checkout, case, given.requests, given.stores) for checkout in order
+        }
         rows.append((found[old], found[new]))
         (before, rate_before), (after, rate_after) = rows[-1]
         print(
@@ -53,7 +58,10 @@ def compare(old: Path, new: Path, case: Case, given: argparse.Namespace) -> None
     rates = [statistics.median(row[side][1] for row in rows) for side in (0, 1)]
     ratio = statistics.median(row[1][0] / row[0][0] for row in rows)
     change = f"{before:.2f} -> {after:.2f} us ({after - before:+.2f}), ratio {ratio:.3f}"
-    print(f"{case.name}: median of {given.pairs} pairs {change}; {rates[0]:.0f} -> {rates[1]:.0f} /s", flush=True)
+    print(
+        f"{case.name}: median of {given.pairs} pairs {change}; {rates[0]:.0f} -> {rates[1]:.0f} /s",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -61,7 +69,11 @@ def main() -> None:
     parser.add_argument("old", type=Path, help="a checkout")
     parser.add_argument("new", type=Path, help="another one")
     parser.add_argument(
-        "--cases", nargs="+", choices=BY_NAME, metavar="CASE", default=["random-id", "post", "mix-95"]
+        "--cases",
+        nargs="+",
+        choices=BY_NAME,
+        metavar="CASE",
+        default=["random-id", "post", "mix-95"],
     )
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--requests", type=int, default=200_000)

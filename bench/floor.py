@@ -1,11 +1,13 @@
-"""The least that a Python server does with Storekeeper's file: floor.py DATABASE_FILE PORT; no peer, for no use.
+"""The least that a Python server does with Storekeeper's file: floor.py DATABASE_FILE PORT; no
+peer, for no use.
 
-It shows how fast the parts are that Storekeeper is built of: uvloop, apsw, msgspec, and a thread that commits. It
-keeps the file whole: a write is a row of `changes`, a version, a text to search and an entry in the index of names,
-on the disk before its response. llhttp reads the requests, as every server has to, and their fields become a list
-that nobody looks at. All else is left out: nothing is checked, %20 is the only escape; there are no limits, timeouts,
-errors (what fails gets no response), conditions, keys, tokens, events, other processes, and no cache: each GET is a
-SELECT.
+It shows how fast the parts are that Storekeeper is built of: uvloop, apsw, msgspec, and a thread
+that commits. It keeps the file whole: a write is a row of `changes`, a version, a text to search
+and an entry in the index of names, on the disk before its response. llhttp reads the requests,
+as every server has to, and their fields become a list that nobody looks at. All else is left
+out: nothing is checked, %20 is the only escape; there are no limits, timeouts, errors (what
+fails gets no response), conditions, keys, tokens, events, other processes, and no cache: each
+GET is a SELECT.
 """
 
 import asyncio
@@ -37,7 +39,9 @@ LOG_PAGES = 4000
 """Pages of the log from which on it is copied into the file, as Storekeeper has it."""
 GET = "SELECT id, name, address, version FROM stores WHERE id = ?"
 NAMED = "SELECT id, name, address FROM stores WHERE name = ?"
-LATEST = "SELECT seq, count, epoch FROM collection JOIN changes ON seq = (SELECT max(seq) FROM changes)"
+LATEST = (
+    "SELECT seq, count, epoch FROM collection JOIN changes ON seq = (SELECT max(seq) FROM changes)"
+)
 COLUMNS = "seq, store_id, name, address, at, count, token_number"
 CREATED = f"INSERT INTO {CHANGES_TABLE} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?2, 0)"
 CREATE = "INSERT INTO stores (id, name, address, folded, version) VALUES (?, ?, ?, ?, ?)"
@@ -72,7 +76,9 @@ class Responder:
         self.head = HEAD % (formatdate(usegmt=True).encode(), self.epoch)
         asyncio.get_running_loop().call_later(1, self.tick)
 
-    def respond(self, transport: asyncio.WriteTransport, version: int, value: Store | list[Store]) -> None:
+    def respond(
+        self, transport: asyncio.WriteTransport, version: int, value: Store | list[Store]
+    ) -> None:
         body = encode(value)
         if not transport.is_closing():
             transport.write(self.head % (version, len(body), body))
@@ -121,7 +127,8 @@ class Writer(threading.Thread):
 
 
 class Floor(Responder):
-    """The event loop's half: reads in one transaction until something was written; gathers writes behind a batch."""
+    """The event loop's half: reads in one transaction until something was written; gathers
+    writes behind a batch."""
 
     def __init__(self, path: Path) -> None:
         reader = connections.connect(path, reader=True)
@@ -136,7 +143,9 @@ class Floor(Responder):
     def begin(self) -> None:
         """See what is committed, in a transaction that this unfinished statement keeps open."""
         next(self.transaction.execute("SELECT 1 FROM collection UNION ALL SELECT 2"))
-        if self.writer.log_pages >= LOG_PAGES:  # an open transaction would keep the log from beginning anew
+        if (
+            self.writer.log_pages >= LOG_PAGES
+        ):  # an open transaction would keep the log from beginning anew
             self.transaction.fetchall()
 
     def submit(self, *write: *Write) -> None:
@@ -152,7 +161,9 @@ class Floor(Responder):
 
     def settle(self, batch: list[Write], ids: list[int], last: int) -> None:
         self.begin()
-        for version, ((transport, _, new), id) in enumerate(zip(batch, ids, strict=True), last - len(batch) + 1):
+        for version, ((transport, _, new), id) in enumerate(
+            zip(batch, ids, strict=True), last - len(batch) + 1
+        ):
             self.respond(transport, version, Store(id, new.name, new.address))
         self.writing = False
         self.writer.loop.call_soon(self.hand_over)
@@ -162,11 +173,14 @@ class Connection(asyncio.Protocol):
     transport: asyncio.WriteTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.WriteTransport", transport)  # uvloop's are none by their class
+        self.transport = cast(
+            "asyncio.WriteTransport", transport
+        )  # uvloop's are none by their class
 
 
 class Request:
-    """What llhttp tells of the request that is being read; `carry_out` is called once it is whole."""
+    """What llhttp tells of the request that is being read; `carry_out` is called once it is
+    whole."""
 
     def __init__(self, carry_out: Callable[[bytes, bytes], None]) -> None:
         self.carry_out = carry_out

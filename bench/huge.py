@@ -1,4 +1,5 @@
-"""`make huge`: the same work on 1,000,000 and 10,000,000 stores, into docs/evidence; imports cases to systems.
+"""`make huge`: the same work on 1,000,000 and 10,000,000 stores, into docs/evidence; imports
+cases to systems.
 
 A size as an argument takes the place of 10,000,000.
 """
@@ -34,14 +35,26 @@ def main() -> int:
     for count in (SMALL, LARGE):
         with tempfile.TemporaryDirectory(dir=DATA) as folder:
             columns.append(measure(count, Path(folder)))
-    machine = ", ".join(f"{what} {value}" for what, value in describe(DATA).items() if what in ("processor", "cores"))
+    machine = ", ".join(
+        f"{what} {value}"
+        for what, value in describe(DATA).items()
+        if what in ("processor", "cores")
+    )
     lines = [f"| stores | {SMALL:,} | {LARGE:,} |", "|---|---:|---:|"]
     lines += [f"| {what} | {columns[0][what]} | {columns[1][what]} |" for what in columns[0]]
-    small, large = (float(column[RANDOM].partition(" /s")[0].replace(",", "")) for column in columns)
-    verdict = (
-        f"Random id: {large / small:.2f} of the rate among {SMALL:,} (goal ≥ {GOAL}) {'✗✓'[large / small >= GOAL]}"
+    small, large = (
+        float(column[RANDOM].partition(" /s")[0].replace(",", "")) for column in columns
     )
-    text = "\n".join([*lines, "", verdict, "", f"{time.strftime('%Y-%m-%d')}, {SECONDS} s for each rate; {machine}."])
+    verdict = f"Random id: {large / small:.2f} of the rate among {SMALL:,} (goal ≥ {GOAL}) {'✗✓'[large / small >= GOAL]}"
+    text = "\n".join(
+        [
+            *lines,
+            "",
+            verdict,
+            "",
+            f"{time.strftime('%Y-%m-%d')}, {SECONDS} s for each rate; {machine}.",
+        ]
+    )
     report.replace(report.PAGE, text.splitlines(), BEGIN, END)
     sys.stdout.write(f"{text}\n")
     return 0
@@ -51,7 +64,9 @@ def measure(count: int, folder: Path) -> Column:
     """Return every figure of a database with so many stores, by its name in the table."""
     database = folder / "stores.db"
     seeds.write_csv(folder / "rows.csv", count)
-    column = {"import": command("import", folder / "rows.csv", "--database", f"sqlite:///{database}")}
+    column = {
+        "import": command("import", folder / "rows.csv", "--database", f"sqlite:///{database}")
+    }
     (folder / "rows.csv").unlink()
     column["file"] = f"{database.stat().st_size / 2**20:,.0f} MiB"
     copied = folder / "copy.db"
@@ -74,7 +89,13 @@ def command(*words: str | Path) -> str:
 def served(count: int, database: Path, folder: Path) -> Column:
     """Return what a server of this database does."""
     port = free_port()
-    words = [str(STOREKEEPER), "serve", f"--port={port}", f"--database=sqlite:///{database}", "--no-examples"]
+    words = [
+        str(STOREKEEPER),
+        "serve",
+        f"--port={port}",
+        f"--database=sqlite:///{database}",
+        "--no-examples",
+    ]
     with running(words, {}, ROOT, port, folder / "log") as server:
         server.stores, server.database = count, database
         column = {"start to first response": f"{server.seconds_to_start * 1000:,.0f} ms"}

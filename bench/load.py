@@ -14,7 +14,8 @@ FIELDS = ("User-Agent: bench/1.0", "Accept: application/json", "Accept-Encoding:
 ERRORS = ("connect_errors", "read_errors", "write_errors", "timeouts", "refusals")
 WRITES = ("put=", "post=")
 DRAIN_SECONDS = 1
-"""How long wrk waits for the last responses where there are writes: then each 200 has to be one change."""
+"""How long wrk waits for the last responses where there are writes: then each 200 has to be one
+change."""
 Figures = dict[str, float]
 
 
@@ -29,12 +30,24 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
         words += (*server.load, f"stores={server.stores}", f"skip={server.sent}")
     if any(word.startswith(WRITES) for word in words):
         drain, words = DRAIN_SECONDS, (*words, f"seconds={seconds}")
-    options = ["-t", "1", "-c", str(case.connections), "-d", f"{seconds + drain}s", "--timeout", "60s", "--latency"]
+    options = [
+        "-t",
+        "1",
+        "-c",
+        str(case.connections),
+        "-d",
+        f"{seconds + drain}s",
+        "--timeout",
+        "60s",
+        "--latency",
+    ]
     options += [word for field in FIELDS for word in ("-H", field)]
     script = SCRIPTS / ("requests.lua" if words else "report.lua")
     url = f"http://127.0.0.1:{server.port}{case.path}"
     changes, sent = server.changes(), server.sent
-    figures = generate(server, ["wrk", *options, "-s", str(script), url, "--", *words], seconds + drain)
+    figures = generate(
+        server, ["wrk", *options, "-s", str(script), url, "--", *words], seconds + drain
+    )
     server.sent = max(sent, int(figures["sent"]))
     if drain:
         check_writes(figures, server.sent - sent, changes, server.changes())
@@ -53,9 +66,15 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
         raise UnavailableError(f"wrk failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
     figures: Figures = json.loads(report)
     statuses = figures.pop("statuses", "")
-    kinds = [f"{figures[kind]} {kind.replace('_', ' ')}{statuses}" for kind in ERRORS if figures.get(kind)]
+    kinds = [
+        f"{figures[kind]} {kind.replace('_', ' ')}{statuses}"
+        for kind in ERRORS
+        if figures.get(kind)
+    ]
     if kinds or not figures["requests"]:
-        raise UnavailableError(f"{figures['requests']} responses within {seconds} s, {', '.join(kinds)}")
+        raise UnavailableError(
+            f"{figures['requests']} responses within {seconds} s, {', '.join(kinds)}"
+        )
     return {
         **figures,
         "rate": figures["requests"] / figures["seconds"],
@@ -65,7 +84,8 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
 
 
 def check_writes(figures: Figures, sent: int, before: int | None, after: int | None) -> None:
-    """Raise UnavailableError if a request got no response, or if the writes were not one change each."""
+    """Raise UnavailableError if a request got no response, or if the writes were not one change
+    each."""
     requests, writes = int(figures["requests"]), int(figures["writes"])
     if requests != sent:
         raise UnavailableError(f"{sent} requests got {requests} responses")

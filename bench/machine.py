@@ -1,4 +1,5 @@
-"""Describes the machine of a run, so that nobody compares figures of different ones; imports nothing."""
+"""Describes the machine of a run, so that nobody compares figures of different ones; imports
+nothing."""
 
 import os
 import platform

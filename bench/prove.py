@@ -1,7 +1,9 @@
-"""Proves that the load is what the report says: prove.py [SECONDS for each case, 1]; imports cases, load and systems.
+"""Proves that the load is what the report says: prove.py [SECONDS for each case, 1]; imports
+cases, load and systems.
 
-wrk sends each case's requests to a server that keeps them. They are then checked, and the writes among them are sent
-once more, one by one, to a Storekeeper with 1,000 stores: each has to be a 200 and one change.
+wrk sends each case's requests to a server that keeps them. They are then checked, and the writes
+among them are sent once more, one by one, to a Storekeeper with 1,000 stores: each has to be a
+200 and one change.
 """
 
 import contextlib
@@ -77,11 +79,17 @@ def check(case: Case, requests: Requests) -> str:
         share = 100 * shares[method] / len(requests)
         assert abs(share - int(words.get(key, 0))) < 1, f"{share} % {method}"
     if words.get("by") != "one" and words.get("post") != "100":
-        check_targets([request.split(b" ", 2)[1] for request in requests if not request.startswith(b"POST")])
+        check_targets(
+            [request.split(b" ", 2)[1] for request in requests if not request.startswith(b"POST")]
+        )
     bodies = [body for request in requests if (body := request.partition(b"\r\n\r\n")[2])]
     assert len(set(bodies)) == len(bodies), "a body came twice: a write might change nothing"
     for name, word in FIELDS.items():
-        values = [request.partition(name)[2].partition(b"\r\n")[0] for request in requests if name in request]
+        values = [
+            request.partition(name)[2].partition(b"\r\n")[0]
+            for request in requests
+            if name in request
+        ]
         wanted = len(requests) if word in words else 0
         assert len(set(values)) == len(values) == wanted, f"{name!r} came twice, or is missing"
     return ", ".join(f"{count:,} {method}" for method, count in sorted(shares.items()))
@@ -114,7 +122,11 @@ def main() -> int:
         for case in (case for case in CASES if case.load):
             found = check(case, record(case, STORES))
             writes = any(word.startswith(("put=", "post=")) for word in case.load)
-            changes = f"; {check_one_change_each(case, Path(folder)):,} writes, each one change" if writes else ""
+            changes = (
+                f"; {check_one_change_each(case, Path(folder)):,} writes, each one change"
+                if writes
+                else ""
+            )
             sys.stdout.write(f"{case.name}: {found}{changes}\n")
     return 0
 

@@ -1,4 +1,5 @@
-"""Turns results into the tables of two pages, with the goals' verdicts; imports cases and systems."""
+"""Turns results into the tables of two pages, with the goals' verdicts; imports cases and
+systems."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -38,7 +39,8 @@ def middle(rounds: Rounds, system: str, metric: str) -> float:
 
 
 def ratios(rounds: Rounds, system: str, other: str, metric: str = "rate") -> list[float]:
-    """Return the ratio of each round that has both, so that a slow phase of the machine slows both."""
+    """Return the ratio of each round that has both, so that a slow phase of the machine slows
+    both."""
     return [
         figures[system][metric] / figures[other][metric]
         for figures in rounds
@@ -56,7 +58,10 @@ def goal_cells(case: Case, rounds: Rounds) -> list[str]:
     ours, other = case.systems[:2]
     if case.most_more:
         more = middle(rounds, ours, "us") - middle(rounds, other, "us")
-        return [f"≤ {case.most_more:g} µs more", f"{more:.1f} µs more {'✗✓'[more <= case.most_more]}"]
+        return [
+            f"≤ {case.most_more:g} µs more",
+            f"{more:.1f} µs more {'✗✓'[more <= case.most_more]}",
+        ]
     ratio = statistics.median(ratios(rounds, ours, other))
     return [f"≥ {case.goal:g}", f"{ratio:.2f} {'✗✓'[ratio >= case.goal]}"]
 
@@ -80,7 +85,8 @@ def measured(results: Outcome) -> Iterator[tuple[Case, Rounds]]:
 
 
 def figure_lines(results: Outcome, form: str) -> Iterator[str]:
-    """Yield a line for each case that compares services; `form` says which figures of each kind of system."""
+    """Yield a line for each case that compares services; `form` says which figures of each kind
+    of system."""
     known = {name for _, rounds in measured(results) for figures in rounds for name in figures}
     kinds = {title: names for title, names in KINDS.items() if known & set(names)}
     yield f"| case | {' | '.join(kinds)} |"
@@ -94,7 +100,9 @@ def figures_text(rounds: Rounds, names: tuple[str, ...], form: str) -> str:
     """Return the medians of the one of these systems that was measured, "-" if none was."""
     for name in names:
         if values(rounds, name, "rate"):
-            return form.format(**{metric: middle(rounds, name, metric) for metric in ("rate", "us", "p99")})
+            return form.format(
+                **{metric: middle(rounds, name, metric) for metric in ("rate", "us", "p99")}
+            )
     return "-"
 
 
@@ -102,7 +110,9 @@ def key_lines(results: Outcome) -> Iterator[str]:
     """Yield a line that tells what keys cost."""
     for case, rounds in measured(results):
         if case.most_more:
-            keyed, plain, many = (figures_text(rounds, (name,), "{us:.1f}") for name in case.systems)
+            keyed, plain, many = (
+                figures_text(rounds, (name,), "{us:.1f}") for name in case.systems
+            )
             yield f"\nµs of a POST: {plain} without a key, {keyed} with 100,000 keys there, {many} with 5,000,000."
 
 
@@ -130,7 +140,9 @@ def condition_lines(results: Outcome) -> Iterator[str]:
         yield f"- {what}: {', '.join(format(value, form) for value in sorted({each[what] for each in outcomes}))}"
     for what, value in results["machine"].items():
         yield f"- {what}: {value}"
-    versions = {part: version for found in results["versions"].values() for part, version in found.items()}
+    versions = {
+        part: version for found in results["versions"].values() for part, version in found.items()
+    }
     yield f"- versions: {version_text(versions)}"
     if full := sorted({name for _, rounds in measured(results) for name in at_the_limit(rounds)}):
         yield f"- The load generator's core was full with {', '.join(full)}: they may be faster than shown."

@@ -1,4 +1,5 @@
-"""`make bench`: measures Storekeeper and its peers in interleaved rounds and writes the tables of two pages."""
+"""`make bench`: measures Storekeeper and its peers in interleaved rounds and writes the tables
+of two pages."""
 
 import argparse
 import http.client
@@ -32,8 +33,12 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds over all systems (3)")
     parser.add_argument("--seconds", type=int, default=2, help="length of one measurement (2)")
-    parser.add_argument("--stores", type=int, default=1_000_000, help="how many stores each system has (1,000,000)")
-    parser.add_argument("--only", type=listed, default=cases, metavar="CASE,...", help="some of the cases")
+    parser.add_argument(
+        "--stores", type=int, default=1_000_000, help="how many stores each system has (1,000,000)"
+    )
+    parser.add_argument(
+        "--only", type=listed, default=cases, metavar="CASE,...", help="some of the cases"
+    )
     parser.add_argument("--systems", type=listed, default=list(SYSTEMS), metavar="SYSTEM,...")
     parser.add_argument("--quick", action="store_true", help="one round of 1 s; changes no page")
     parser.add_argument("--report", action="store_true", help="write the last run's tables again")
@@ -51,7 +56,8 @@ def listed(words: str) -> list[str]:
 
 
 class Bench:
-    """One run: `versions` of the systems that take part, `missing` with the reason of each that does not."""
+    """One run: `versions` of the systems that take part, `missing` with the reason of each that
+    does not."""
 
     def __init__(self, chosen: argparse.Namespace, data: Path) -> None:
         self.chosen, self.data = chosen, data
@@ -59,7 +65,8 @@ class Bench:
         self.missing: dict[str, str] = {}
 
     def admit(self) -> None:
-        """Install each system and check that it fulfils the contract, or what the cases measure of it."""
+        """Install each system and check that it fulfils the contract, or what the cases measure
+        of it."""
         needed = {name for case in CASES if case.name in self.chosen.only for name in case.systems}
         for name in (name for name in self.chosen.systems if name in needed):
             try:
@@ -75,14 +82,17 @@ class Bench:
                 log(f"{name}: left out: {error}")
 
     def measure(self, case: Case) -> report.Outcome:
-        """Keep all servers from the first round to the last; each is stopped while another one is measured."""
+        """Keep all servers from the first round to the last; each is stopped while another one
+        is measured."""
         log(f"\n{case.title}")
         failures = {name: self.missing[name] for name in case.systems if name in self.missing}
         with ExitStack() as stack:
             servers: dict[str, Server] = {}
             for name in (name for name in case.systems if name in self.versions):
                 try:
-                    servers[name] = stack.enter_context(SYSTEMS[name].serve(self.chosen.stores, self.data))
+                    servers[name] = stack.enter_context(
+                        SYSTEMS[name].serve(self.chosen.stores, self.data)
+                    )
                     with servers[name].awake():
                         warm_up(servers[name], case, 1 if self.chosen.quick else WARM_UP_SECONDS)
                 except FAILURES as error:
@@ -90,10 +100,21 @@ class Bench:
                     failures[name] = str(error)
                     log(f"  {name}: left out: {error}")
             rounds = self.rounds(case, servers, failures)
-        settings = {"rounds": self.chosen.rounds, "seconds": self.chosen.seconds, "stores": self.chosen.stores}
-        return {**settings, "date": time.strftime("%Y-%m-%d"), "figures": rounds, "failures": failures}
+        settings = {
+            "rounds": self.chosen.rounds,
+            "seconds": self.chosen.seconds,
+            "stores": self.chosen.stores,
+        }
+        return {
+            **settings,
+            "date": time.strftime("%Y-%m-%d"),
+            "figures": rounds,
+            "failures": failures,
+        }
 
-    def rounds(self, case: Case, servers: dict[str, Server], failures: dict[str, str]) -> report.Rounds:
+    def rounds(
+        self, case: Case, servers: dict[str, Server], failures: dict[str, str]
+    ) -> report.Rounds:
         """Return one dictionary per round; each round begins with another system."""
         rounds: report.Rounds = []
         names = list(servers)
@@ -105,7 +126,9 @@ class Bench:
                     with servers[name].awake():
                         figures[name] = load.wrk(servers[name], case, self.chosen.seconds)
                         figures[name]["mib"] = servers[name].memory()
-                    log(f"  {number + 1} {name}: {figures[name]['rate']:,.0f} /s, {figures[name]['us']:,.1f} µs")
+                    log(
+                        f"  {number + 1} {name}: {figures[name]['rate']:,.0f} /s, {figures[name]['us']:,.1f} µs"
+                    )
                 except FAILURES as error:
                     failures[name] = f"round {number + 1} is invalid: {error}"
                     log(f"  {name}: {failures[name]}")
@@ -127,7 +150,8 @@ def log(text: str) -> None:
 
 
 def run(chosen: argparse.Namespace, store: Path) -> None:
-    """Measure the chosen cases; those of earlier runs stay in the results until they are run again."""
+    """Measure the chosen cases; those of earlier runs stay in the results until they are run
+    again."""
     generator = call("wrk", "-v", accept=1).split()[1]
     os.sched_setaffinity(0, {CORES[1]})
     results = json.loads(store.read_text()) if store.exists() else {"cases": {}}

@@ -1,6 +1,7 @@
 """`make bench-scaling`: one and two instances over one PostgreSQL, into docs/evidence/scaling.md.
 
-Imports cases to systems. Each instance has a core of its own, but the database and the load share them all.
+Imports cases to systems. Each instance has a core of its own, but the database and the load
+share them all.
 """
 
 import sys
@@ -28,7 +29,8 @@ Rates = dict[str, list[tuple[float, float]]]
 
 
 def main() -> int:
-    """Measure one instance, two, and hapi in memory in interleaved rounds; print and write the table."""
+    """Measure one instance, two, and hapi in memory in interleaved rounds; print and write the
+    table."""
     rates: dict[str, Rates] = {case: {"1": [], "2": [], "hapi": []} for case in MEASURED}
     try:
         with ExitStack() as stack:
@@ -36,7 +38,10 @@ def main() -> int:
             database = stack.enter_context(postgres_server.running(fsync="on"))
             url = database.new_database()
             import_stores(10, folder / "stores.csv", url)
-            two = [stack.enter_context(running(*instance(url), folder / f"log-{core}", core)) for core in (0, 1)]
+            two = [
+                stack.enter_context(running(*instance(url), folder / f"log-{core}", core))
+                for core in (0, 1)
+            ]
             hapi = stack.enter_context(SYSTEMS["hapi"].serve(10, folder))
             for round_number in range(ROUNDS + 1):
                 for case in map(BY_NAME.__getitem__, MEASURED):
@@ -56,11 +61,19 @@ def main() -> int:
 def instance(url: str) -> tuple[list[str], dict[str, str], Path, int]:
     """Return the command, environment, folder and port of one instance."""
     port = free_port()
-    return [str(STOREKEEPER), "serve", "--port", str(port), "--database", url, "--no-examples"], {}, ROOT, port
+    return (
+        [str(STOREKEEPER), "serve", "--port", str(port), "--database", url, "--no-examples"],
+        {},
+        ROOT,
+        port,
+    )
 
 
-def measure(case: Case, servers: list[Server], database: postgres_server.Server) -> tuple[float, float]:
-    """Return responses per second of all servers together, and transactions per second of the database."""
+def measure(
+    case: Case, servers: list[Server], database: postgres_server.Server
+) -> tuple[float, float]:
+    """Return responses per second of all servers together, and transactions per second of the
+    database."""
     share = replace(case, connections=CONNECTIONS // len(servers))
     before, begin = transactions(database), time.monotonic()
     with ThreadPoolExecutor() as pool:
@@ -71,7 +84,9 @@ def measure(case: Case, servers: list[Server], database: postgres_server.Server)
 
 
 def transactions(database: postgres_server.Server) -> int:
-    return int(database.sql("SELECT sum(xact_commit) FROM pg_stat_database WHERE datname LIKE 'test%'"))
+    return int(
+        database.sql("SELECT sum(xact_commit) FROM pg_stat_database WHERE datname LIKE 'test%'")
+    )
 
 
 def table(rates: dict[str, Rates]) -> Iterator[str]:
@@ -85,7 +100,11 @@ def table(rates: dict[str, Rates]) -> Iterator[str]:
             *(f"{middle([entry[1] for entry in found]):,.0f}" for found in (one, two)),
         ]
         yield f"| {case.title} | {' | '.join(cells)} |"
-    machine = ", ".join(f"{what} {value}" for what, value in describe(DATA).items() if what in ("processor", "cores"))
+    machine = ", ".join(
+        f"{what} {value}"
+        for what, value in describe(DATA).items()
+        if what in ("processor", "cores")
+    )
     yield f"\n{time.strftime('%Y-%m-%d')}, {ROUNDS} rounds of {SECONDS} s, {CONNECTIONS} clients; {machine}."
 
 

@@ -1,4 +1,5 @@
-"""The stores that every system starts with, and the bytes that every system must respond with; imports nothing."""
+"""The stores that every system starts with, and the bytes that every system must respond with;
+imports nothing."""
 
 import json
 import time

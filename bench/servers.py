@@ -1,4 +1,5 @@
-"""Starts, pins, watches and always stops one server process, whatever it serves; imports nothing of these scripts."""
+"""Starts, pins, watches and always stops one server process, whatever it serves; imports nothing
+of these scripts."""
 
 import contextlib
 import http.client
@@ -36,11 +37,14 @@ class Server:
     """The file of its stores."""
 
     def connect(self) -> contextlib.closing[http.client.HTTPConnection]:
-        return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT))
+        return contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+        )
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """Let the server run in this block; outside it is stopped, so that its housekeeping disturbs no other."""
+        """Let the server run in this block; outside it is stopped, so that its housekeeping
+        disturbs no other."""
         os.killpg(self.process.pid, signal.SIGCONT)
         self.read_file()
         try:
@@ -49,7 +53,8 @@ class Server:
             os.killpg(self.process.pid, signal.SIGSTOP)
 
     def read_file(self) -> None:
-        """Have the database in the system's memory again: it may have taken the pages that nobody read meanwhile."""
+        """Have the database in the system's memory again: it may have taken the pages that
+        nobody read meanwhile."""
         if self.database is not None:
             with self.database.open("rb") as file:
                 while file.read(2**20):
@@ -63,14 +68,17 @@ class Server:
         """Return how many changes the database has; None if it counts none."""
         if self.database is None:
             return None
-        with contextlib.closing(apsw.Connection(str(self.database), apsw.SQLITE_OPEN_READONLY)) as connection:
+        with contextlib.closing(
+            apsw.Connection(str(self.database), apsw.SQLITE_OPEN_READONLY)
+        ) as connection:
             connection.set_busy_timeout(2000)
             if not connection.table_exists(None, "changes"):
                 return None
             return int(connection.execute("SELECT ifnull(max(seq), 0) FROM changes").get)
 
     def processor_seconds(self) -> float:
-        """Return user and system time of the process, with all its threads and workers (fields as in proc(5))."""
+        """Return user and system time of the process, with all its threads and workers (fields
+        as in proc(5))."""
         ticks = 0
         for pid in family(self.process.pid):
             with contextlib.suppress(OSError):
@@ -111,7 +119,10 @@ def wait_for_response(server: Server, log: Path) -> None:
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
             raise UnavailableError(f"ended at the start: {last_line(log)}")
-        with contextlib.suppress(OSError, http.client.HTTPException), server.connect() as connection:
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),
+            server.connect() as connection,
+        ):
             if send(connection, "GET", "/test")[0].status == 200:
                 return
         time.sleep(0.001)
@@ -132,7 +143,8 @@ def last_line(log: Path) -> str:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the process and its workers; its group has nothing else, because it leads a session of its own."""
+    """Stop the process and its workers; its group has nothing else, because it leads a session
+    of its own."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -144,7 +156,8 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def family(root: int) -> dict[int, int]:
-    """Return the resident bytes of each running process in the session of `root` (fields as in proc(5))."""
+    """Return the resident bytes of each running process in the session of `root` (fields as in
+    proc(5))."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,6 +1,8 @@
-"""The contract in a few requests: a system that fails one is not compared; imports seeds and servers.
+"""The contract in a few requests: a system that fails one is not compared; imports seeds and
+servers.
 
-The floor does not implement the contract: only the requests that are measured are compared, byte for byte.
+The floor does not implement the contract: only the requests that are measured are compared, byte
+for byte.
 """
 
 import json
@@ -21,7 +23,11 @@ INVALID_PAYLOADS: list[tuple[bytes, str, list[str] | None]] = [
         ["name"],
     ),
     (b'{"name":"a","address":null}', '"address" must be a string', ["address"]),
-    (b'{"name":1,"address":2}', '"name" must be a string. "address" must be a string', ["name", "address"]),
+    (
+        b'{"name":1,"address":2}',
+        '"name" must be a string. "address" must be a string',
+        ["name", "address"],
+    ),
     (b'{"name":', "Invalid request payload JSON format", None),
 ]
 
@@ -31,7 +37,9 @@ def expect(what: str, got: object, wanted: object) -> None:
         raise UnavailableError(f"not the contract: {what}: {got!r:.150} instead of {wanted!r:.150}")
 
 
-def request(server: Server, method: str, path: str, payload: object = None, status: int = 200) -> bytes:
+def request(
+    server: Server, method: str, path: str, payload: object = None, status: int = 200
+) -> bytes:
     """Return the body of a response, after checking its status and the contract's two headers."""
     body = payload if isinstance(payload, bytes) else compact(payload) if payload else None
     with server.connect() as connection:
@@ -48,7 +56,9 @@ def check_reads(server: Server) -> None:
     expect("GET /test", request(server, "GET", "/test"), b"OK")
     expect("the list", request(server, "GET", "/api/stores"), compact(list(stores(SEED))))
     expect("one store", request(server, "GET", "/api/stores/3"), compact(store(3)))
-    expect("by name", request(server, "GET", "/api/stores?name=Store%20000003"), compact([store(3)]))
+    expect(
+        "by name", request(server, "GET", "/api/stores?name=Store%20000003"), compact([store(3)])
+    )
     expect("no such name", request(server, "GET", "/api/stores?name=store%20000003"), b"[]")
     expect("empty name", request(server, "GET", "/api/stores?name="), compact(list(stores(SEED))))
 
@@ -68,20 +78,30 @@ def check_writes(server: Server) -> None:
             body: dict[str, Any] = {"statusCode": 400, "error": "Bad Request", "message": message}
             if keys is not None:
                 body["validation"] = {"source": "payload", "keys": keys}
-            expect(f"{method} {payload!r}", json.loads(request(server, method, target, payload, 400)), body)
+            expect(
+                f"{method} {payload!r}",
+                json.loads(request(server, method, target, payload, 400)),
+                body,
+            )
     expect("nothing changed", request(server, "GET", path), compact(new))
 
 
 def check_measured(server: Server) -> None:
     """Check what the cases measure of the floor, and that it reads its writes."""
     expect("one store", request(server, "GET", "/api/stores/3"), compact(store(3)))
-    expect("by name", request(server, "GET", "/api/stores?name=Store%20000003"), compact([store(3)]))
+    expect(
+        "by name", request(server, "GET", "/api/stores?name=Store%20000003"), compact([store(3)])
+    )
     for method, id, path in (("POST", SEED + 1, "/api/stores"), ("PUT", 3, "/api/stores/3")):
         payload = {"name": f"Bench {id}", "address": f"Lane {id}"}
         changed = compact({"id": id, **payload})
         expect(method, request(server, method, path, payload), changed)
         expect(f"read after {method}", request(server, "GET", f"/api/stores/{id}"), changed)
-        expect("by its new name", request(server, "GET", f"/api/stores?name=Bench%20{id}"), b"[%b]" % changed)
+        expect(
+            "by its new name",
+            request(server, "GET", f"/api/stores?name=Bench%20{id}"),
+            b"[%b]" % changed,
+        )
 
 
 TESTS: dict[str, tuple[Callable[[Server], None], ...]] = {

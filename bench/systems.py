@@ -36,10 +36,14 @@ def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) ->
     if not shutil.which(words[0]):
         name = Path(words[0]).name
         raise UnavailableError(f"`{name}` is not installed ({HINTS.get(name, 'make setup')})")
-    done = subprocess.run(words, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False
+    )
     if done.returncode not in {0, accept}:
         lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
-        raise UnavailableError(f"`{Path(words[0]).name} {' '.join(words[1:3])}` failed: {lines[-1][:200]}")
+        raise UnavailableError(
+            f"`{Path(words[0]).name} {' '.join(words[1:3])}` failed: {lines[-1][:200]}"
+        )
     return (done.stdout + done.stderr).strip()
 
 
@@ -50,7 +54,8 @@ def import_stores(count: int, rows: Path, url: str) -> None:
 
 
 class System:
-    """One thing to measure. A word of `command` may contain {port} and {folder}, its temporary folder."""
+    """One thing to measure. A word of `command` may contain {port} and {folder}, its temporary
+    folder."""
 
     name: str
     title: str
@@ -85,7 +90,8 @@ class System:
 
 
 class Storekeeper(System):
-    """Its file is made once per size and run, and copied for each start; `keys` are in it already."""
+    """Its file is made once per size and run, and copied for each start; `keys` are in it
+    already."""
 
     file = "stores.db"
 
@@ -98,7 +104,10 @@ class Storekeeper(System):
     def install(self) -> dict[str, str]:
         call(STOREKEEPER, "--version")
         version = importlib.metadata.version
-        return {name: version(name) for name in ("storekeeper", "uvicorn", "uvloop", "httptools", "apsw")}
+        return {
+            name: version(name)
+            for name in ("storekeeper", "uvicorn", "uvloop", "httptools", "apsw")
+        }
 
     def prepare(self, count: int, folder: Path) -> dict[str, str]:
         template = folder.parent / f"stores-{count}.db"
@@ -111,7 +120,8 @@ class Storekeeper(System):
 
 
 class Floor(Storekeeper):
-    """The least that a Python server does with Storekeeper's file: no peer, but what the figures are seen against."""
+    """The least that a Python server does with Storekeeper's file: no peer, but what the figures
+    are seen against."""
 
     smoke_test = "measured"
 
@@ -124,7 +134,8 @@ class Floor(Storekeeper):
 
 
 class Node(System):
-    """A service with a seed of its own; `shared` are the folders of packages that it uses beside its own."""
+    """A service with a seed of its own; `shared` are the folders of packages that it uses beside
+    its own."""
 
     def __init__(self, name: str, title: str, *shared: str, file: str = "") -> None:
         self.name, self.title, self.file = name, title, file
@@ -146,7 +157,8 @@ class Node(System):
 
 
 class OnPostgres(System):
-    """Over a PostgreSQL on the core of the load: work that another machine would do does not count."""
+    """Over a PostgreSQL on the core of the load: work that another machine would do does not
+    count."""
 
     url = ""
 
@@ -191,7 +203,12 @@ class Nginx(System):
     def prepare(self, _count: int, folder: Path) -> dict[str, str]:
         user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
         config = (BENCH / "nginx.conf").read_text()
-        values = {"USER": user, "PORT": self.port, "FOLDER": folder, "STORE": seeds.compact(seeds.store(7)).decode()}
+        values = {
+            "USER": user,
+            "PORT": self.port,
+            "FOLDER": folder,
+            "STORE": seeds.compact(seeds.store(7)).decode(),
+        }
         for key, value in values.items():
             config = config.replace(f"@{key}@", str(value))
         (folder / "nginx.conf").write_text(config)
@@ -220,10 +237,18 @@ def postgres(data: Path) -> Iterator[postgres_server.Server]:
 
 
 def pin(database: postgres_server.Server) -> None:
-    """Keep a server, and every process that it starts from now on, off the core that is measured."""
+    """Keep a server, and every process that it starts from now on, off the core that is
+    measured."""
     assert database.process is not None
     if len(CORES) > 1:
-        call("taskset", "--all-tasks", "--cpu-list", "--pid", str(CORES[1]), str(database.process.pid))
+        call(
+            "taskset",
+            "--all-tasks",
+            "--cpu-list",
+            "--pid",
+            str(CORES[1]),
+            str(database.process.pid),
+        )
 
 
 SYSTEMS: dict[str, System] = {

@@ -1,6 +1,8 @@
-"""Keep a copy of all stores in an SQLite file of yours: python mirror.py http://127.0.0.1:8080 ours.db [--follow].
+"""Keep a copy of all stores in an SQLite file of yours: python mirror.py http://127.0.0.1:8080
+ours.db [--follow].
 
-It may be stopped at any time, and goes on where it was. A token comes from the variable STOREKEEPER_TOKEN.
+It may be stopped at any time, and goes on where it was. A token comes from the variable
+STOREKEEPER_TOKEN.
 """
 
 import argparse
@@ -28,7 +30,8 @@ def save(ours: sqlite3.Connection, stores: list[dict[str, Any]], cursor: str) ->
 
 
 def copy_all(api: httpx.Client, ours: sqlite3.Connection) -> None:
-    """Copy the list as it is at one moment; put the stores that are not what they were under review."""
+    """Copy the list as it is at one moment; put the stores that are not what they were under
+    review."""
     cursor = api.get("/api/changes?after=now").raise_for_status().json()["next"]
     url, stores = f"/api/stores?limit=1000&at={cursor}", []
     while url:
@@ -39,7 +42,9 @@ def copy_all(api: httpx.Client, ours: sqlite3.Connection) -> None:
     before = ours.execute("SELECT id, name, address FROM stores").fetchall()
     changed = [(id, name) for id, name, address in before if now.get(id) != (name, address)]
     with ours:
-        ours.execute("DELETE FROM stores WHERE id > ?", [len(stores)])  # ids are 1, 2, 3, ... without a hole
+        ours.execute(
+            "DELETE FROM stores WHERE id > ?", [len(stores)]
+        )  # ids are 1, 2, 3, ... without a hole
         ours.executemany("INSERT OR IGNORE INTO review VALUES (?, ?)", changed)
         save(ours, stores, cursor)
     print(f"stores copied: {len(stores)}, to review: {len(changed)}; as of {cursor}", flush=True)
@@ -49,8 +54,12 @@ def catch_up(api: httpx.Client, ours: sqlite3.Connection) -> None:
     """Apply all changes behind the cursor, a page at a time."""
     while True:
         found = ours.execute("SELECT value FROM cursor").fetchone()
-        response = api.get("/api/changes", params={"after": found[0], "limit": 1000}) if found else None
-        if response is None or response.status_code == 410:  # the first time, or a backup was restored
+        response = (
+            api.get("/api/changes", params={"after": found[0], "limit": 1000}) if found else None
+        )
+        if (
+            response is None or response.status_code == 410
+        ):  # the first time, or a backup was restored
             copy_all(api, ours)
             continue
         page = response.raise_for_status().json()
@@ -77,7 +86,8 @@ def main() -> None:
             try:
                 catch_up(api, ours)
             except (httpx.TransportError, httpx.HTTPStatusError) as error:
-                # The service is away, or refuses the token. The cursor stands where it was: go on from there.
+                # The service is away, or refuses the token. The cursor stands where it was: go on
+                # from there.
                 print(f"not now: {error}", file=sys.stderr, flush=True)
                 if not order.follow:
                     sys.exit(1)

@@ -1,4 +1,5 @@
-"""What shows that the promises hold. The rooms are those of `src/storekeeper`; no test module imports another."""
+"""What shows that the promises hold. The rooms are those of `src/storekeeper`; no test module
+imports another."""
 
 from pathlib import Path
 

@@ -36,7 +36,11 @@ LONG = ("tests/postgres", "tests/service", "tests/system")
 
 # No test is timed, and all runs of one commit do the same.
 settings.register_profile(
-    "suite", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    "suite",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("quick", settings.get_profile("suite"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("suite"), max_examples=300)
@@ -44,9 +48,13 @@ settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, so that no process is left with it: first the machine, all of it in one process."""
+    """Begin with what takes long, so that no process is left with it: first the machine, all of
+    it in one process."""
     items.sort(
-        key=lambda item: ("machine" not in getattr(item, "fixturenames", ()), not item.nodeid.startswith(LONG))
+        key=lambda item: (
+            "machine" not in getattr(item, "fixturenames", ()),
+            not item.nodeid.startswith(LONG),
+        )
     )
 
 
@@ -58,7 +66,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
-    """Have what tests start take signals, even where this process was told to ignore them, as in the background."""
+    """Have what tests start take signals, even where this process was told to ignore them, as in
+    the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -95,7 +104,8 @@ def strace() -> None:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A service without examples, for all the tests of a module; they add stores and never count them all."""
+    """A service without examples, for all the tests of a module; they add stores and never count
+    them all."""
     with serving(tmp_path_factory.mktemp("service")) as running:
         yield running
 
@@ -109,14 +119,17 @@ def fresh(tmp_path: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _stop_what_tests_share() -> Iterator[None]:
-    """Stop the PostgreSQL that the tests of this process share, and what forks services, if any was started."""
+    """Stop the PostgreSQL that the tests of this process share, and what forks services, if any
+    was started."""
     yield
     stop_shared()
     forks.stop()
 
 
 @pytest.fixture(params=KINDS)
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Database]]:
+def new_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[], Database]]:
     """Makes empty databases: the test runs once with each kind."""
     kind = KINDS[request.param]
     with ExitStack() as stack:

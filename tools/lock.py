@@ -1,4 +1,5 @@
-"""Reads a lock file of hash-pinned requirements, as `make lock` writes them. Standard library only."""
+"""Reads a lock file of hash-pinned requirements, as `make lock` writes them. Standard library
+only."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ _PINNED = re.compile(
 
 @dataclass(frozen=True)
 class Pinned:
-    """One package of the lock; `hashes` are the SHA-256 of all files that it may be installed from."""
+    """One package of the lock; `hashes` are the SHA-256 of all files that it may be installed
+    from."""
 
     name: str
     version: str

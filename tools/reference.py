@@ -1,4 +1,5 @@
-"""`make reference`: writes what the pages of docs/reference have from the code, between two markers of each."""
+"""`make reference`: writes what the pages of docs/reference have from the code, between two
+markers of each."""
 
 import ast
 import importlib
@@ -20,7 +21,9 @@ PAGES = ROOT / "docs/reference"
 SOURCE = ROOT / "src/storekeeper"
 BEGIN, END = "<!-- made: begin (by make reference) -->", "<!-- made: end -->"
 
-_LIMIT = re.compile(r"(MAX|MIN|RESERVED)_\w+|(\w+_)?(TIMEOUT|INTERVAL|DELAY|PAUSE|AGE|LIMIT|SIZE|BURST|BYTES)")
+_LIMIT = re.compile(
+    r"(MAX|MIN|RESERVED)_\w+|(\w+_)?(TIMEOUT|INTERVAL|DELAY|PAUSE|AGE|LIMIT|SIZE|BURST|BYTES)"
+)
 _OF_PYTHON = {"FIELD_BYTES", "PLAN_BYTES", "QUOTE_BYTES", "MAX_INTEGER"}
 """What a thing takes, and no limit of it."""
 
@@ -101,7 +104,13 @@ def settings() -> Iterator[str]:
     for field in msgspec.structs.fields(Settings):
         kind, *rest = typing.get_args(field.type)
         default = code(str(field.default).lower()) if field.default not in (None, ()) else ""
-        yield row(code(option(field.name)), code(variable(field.name)), values(kind, rest), default, rest[-1])
+        yield row(
+            code(option(field.name)),
+            code(variable(field.name)),
+            values(kind, rest),
+            default,
+            rest[-1],
+        )
 
 
 def values(kind: Any, rest: list[Any]) -> str:
@@ -140,7 +149,9 @@ def limits() -> Iterator[str]:
     yield "| constant | value | what it limits |"
     yield "|---|---:|---|"
     for path in sorted(SOURCE.rglob("*.py")):
-        module = ".".join(part for part in path.relative_to(SOURCE).with_suffix("").parts if part != "__init__")
+        module = ".".join(
+            part for part in path.relative_to(SOURCE).with_suffix("").parts if part != "__init__"
+        )
         for names, text in documented(path):
             if found := [name for name in names if is_limit(module, name)]:
                 shown = "; ".join(quantity(constant(module, name), name, text) for name in found)
@@ -161,13 +172,22 @@ def constant(module: str, name: str) -> Any:
 
 
 def documented(path: Path) -> Iterator[tuple[list[str], str]]:
-    """Yield the constants of a module that have a docstring, with it; several lines of them may share one."""
+    """Yield the constants of a module that have a docstring, with it; several lines of them may
+    share one."""
     names: list[str] = []
     end = 0
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name) and target.id.isupper():
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(target := node.targets[0], ast.Name)
+            and target.id.isupper()
+        ):
             names = [*names * (node.lineno == end + 1), target.id]
-        elif names and isinstance(node, ast.Expr) and isinstance(text := ast.literal_eval(node.value), str):
+        elif (
+            names
+            and isinstance(node, ast.Expr)
+            and isinstance(text := ast.literal_eval(node.value), str)
+        ):
             yield names, " ".join(text.split())
             names = []
         else:

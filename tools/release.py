@@ -1,4 +1,5 @@
-"""`make release`: builds what a release has, checks it, and says what to upload where. It uploads nothing."""
+"""`make release`: builds what a release has, checks it, and says what to upload where. It
+uploads nothing."""
 
 import hashlib
 import re
@@ -30,10 +31,14 @@ def run(*command: str | Path) -> None:
 
 def problems() -> list[str]:
     """Return why this checkout is none to release."""
-    changes = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True)
+    changes = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     found = ["there are changes that are not committed"] if changes.stdout else []
     newest = re.search(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    if not newest or not re.fullmatch(rf"{re.escape(__version__)} \(\d{{4}}-\d\d-\d\d\)", newest[1]):
+    if not newest or not re.fullmatch(
+        rf"{re.escape(__version__)} \(\d{{4}}-\d\d-\d\d\)", newest[1]
+    ):
         found.append(f"CHANGELOG.md does not begin with {__version__} and the day of its release")
     return found
 
@@ -43,9 +48,21 @@ def main() -> int:
     shutil.rmtree(DIST, ignore_errors=True)
     run(Path(sys.executable).with_name("hatchling"), "build", "-d", DIST)
     run(sys.executable, "-m", "tools.sbom", DIST / "storekeeper-sbom.json")
-    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(DIST.iterdir())]
+    sums = [
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
+        for file in sorted(DIST.iterdir())
+    ]
     (DIST / "SHA256SUMS").write_text("".join(sums))
-    run(sys.executable, "-m", "pytest", "--quiet", "--no-header", "-m", "", "tests/project/test_package.py")
+    run(
+        sys.executable,
+        "-m",
+        "pytest",
+        "--quiet",
+        "--no-header",
+        "-m",
+        "",
+        "tests/project/test_package.py",
+    )
     print(*sorted(file.relative_to(ROOT) for file in DIST.iterdir()), sep="\n")
     print(UPLOADS)
     for problem in (found := problems()):

@@ -1,9 +1,10 @@
-"""Writes the bill of materials of the run-time packages as CycloneDX 1.6 JSON (`make sbom`), reproducibly.
+"""Writes the bill of materials of the run-time packages as CycloneDX 1.6 JSON (`make sbom`),
+reproducibly.
 
     python -m tools.sbom FILE
 
-The packages are those of the run-time lock. Licences come from the metadata of the installed packages, so a package
-that this platform does not need has none.
+The packages are those of the run-time lock. Licences come from the metadata of the installed
+packages, so a package that this platform does not need has none.
 """
 
 import json
@@ -28,7 +29,11 @@ def licences(name: str) -> list[dict[str, Any]]:
         return []
     if expression := fields.get("License-Expression"):
         return [{"expression": expression}]
-    names = [each.rpartition(" :: ")[2] for each in fields.get_all("Classifier", []) if each.startswith("License ::")]
+    names = [
+        each.rpartition(" :: ")[2]
+        for each in fields.get_all("Classifier", [])
+        if each.startswith("License ::")
+    ]
     licence = fields.get("License", "")
     if not names and licence and "\n" not in licence and len(licence) <= _MAX_NAME_LENGTH:
         names = [licence]
@@ -36,7 +41,8 @@ def licences(name: str) -> list[dict[str, Any]]:
 
 
 def component(pinned: lock.Pinned) -> dict[str, Any]:
-    """Return the entry of a package of the lock, with the hashes of all files that it may be installed from."""
+    """Return the entry of a package of the lock, with the hashes of all files that it may be
+    installed from."""
     purl = f"pkg:pypi/{pinned.name}@{pinned.version}"
     described = {
         "type": "library",
@@ -52,7 +58,9 @@ def component(pinned: lock.Pinned) -> dict[str, Any]:
 def bill() -> dict[str, Any]:
     """Return the whole document."""
     version = storekeeper.__version__
-    project = re.search(r'^license = "(.+)"$', (lock.ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    project = re.search(
+        r'^license = "(.+)"$', (lock.ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
     assert project
     main = {
         "type": "application",

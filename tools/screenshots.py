@@ -1,4 +1,5 @@
-"""Pictures of the console for the documentation, taken in Chromium from `serve --demo` (`make screenshots`)."""
+"""Pictures of the console for the documentation, taken in Chromium from `serve --demo` (`make
+screenshots`)."""
 
 import csv
 import io
@@ -20,8 +21,15 @@ from playwright.sync_api import Page, sync_playwright
 
 COMMAND = str(Path(sys.executable).with_name("storekeeper"))
 TARGET = Path("docs/console")
-TAKEN: list[tuple[str, Literal["light", "dark"]]] = [("desktop", "light"), ("desktop", "dark"), ("phone", "light")]
-SIZES: dict[str, Any] = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
+TAKEN: list[tuple[str, Literal["light", "dark"]]] = [
+    ("desktop", "light"),
+    ("desktop", "dark"),
+    ("phone", "light"),
+]
+SIZES: dict[str, Any] = {
+    "desktop": {"width": 1280, "height": 800},
+    "phone": {"width": 390, "height": 844},
+}
 _NUMBERS = count(12)
 LINK = re.compile(r"with (?P<file>\S+);.* (?P<base>http://\S+/)console/#token=(?P<token>\w+)")
 
@@ -33,7 +41,15 @@ class Demo:
         found = LINK.search(line)
         assert found, line
         self.base, self.token = found["base"], found["token"]
-        add = [COMMAND, "token", "add", "marek", "--scope=write", "--database", f"sqlite:///{found['file']}"]
+        add = [
+            COMMAND,
+            "token",
+            "add",
+            "marek",
+            "--scope=write",
+            "--database",
+            f"sqlite:///{found['file']}",
+        ]
         self.other = subprocess.run(add, capture_output=True, text=True, check=True).stdout.strip()
 
     def send(self, method: str, path: str, body: object = None) -> Any:
@@ -75,7 +91,9 @@ def _link(log: Any) -> str:
 def _take_all(demo: Demo) -> None:
     program = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-quic"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-quic"]
+        )
         for (name, show), (size, scheme) in product(VIEWS.items(), TAKEN):
             page = browser.new_page(viewport=SIZES[size], color_scheme=scheme, locale="en-GB")
             page.goto(f"{demo.base}console/#token={demo.token}")
@@ -115,12 +133,22 @@ def _show_import(demo: Demo, page: Page) -> None:
         street, _, town = (store["address"] or "").partition(", ")
         unit = f"Unit {number}, " if number % 9 == 6 else ""
         rows.append([str(store["id"]), store["name"], unit + street, town, "2019", version])
-    new = [(f"Pier Kiosk {number}", f"{number} Harbour Wall", "Dún Laoghaire A96") for number in (1, 2, 3)]
-    new += [("Teavana @ Mall of the Emirates 2", "Sheikh Zayed Road", "Dubai"), ("", "1 Mole", "Hull")]
+    new = [
+        (f"Pier Kiosk {number}", f"{number} Harbour Wall", "Dún Laoghaire A96")
+        for number in (1, 2, 3)
+    ]
+    new += [
+        ("Teavana @ Mall of the Emirates 2", "Sheikh Zayed Road", "Dubai"),
+        ("", "1 Mole", "Hull"),
+    ]
     rows += [["", *each, "2026", ""] for each in new]
     out = io.StringIO()
     csv.writer(out).writerows(rows)
-    file: Any = {"name": "stores-november.csv", "mimeType": "text/csv", "buffer": out.getvalue().encode()}
+    file: Any = {
+        "name": "stores-november.csv",
+        "mimeType": "text/csv",
+        "buffer": out.getvalue().encode(),
+    }
     page.locator("#file").set_input_files(file)
     page.get_by_text("Nothing is written yet").wait_for()
 

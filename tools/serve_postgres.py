@@ -1,4 +1,5 @@
-"""`make serve-postgres`: serves on a PostgreSQL in a temporary folder until Ctrl-C. Takes the options of `serve`."""
+"""`make serve-postgres`: serves on a PostgreSQL in a temporary folder until Ctrl-C. Takes the
+options of `serve`."""
 
 import signal
 import subprocess

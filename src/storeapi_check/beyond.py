@@ -1,4 +1,5 @@
-"""Conditions, keys, pages, the past and the feed: held only to a service that announces them; this package only.
+"""Conditions, keys, pages, the past and the feed: held only to a service that announces them;
+this package only.
 
 A service does so by the entity tag of its list: a number, a point, eight letters or digits.
 """
@@ -21,13 +22,16 @@ GUARD = "The present tag lets an update pass, another is refused and changes not
 GUARDED = "A store is added only if the list has the tag that was sent."
 SAME = "A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."
 ONCE = "The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."
-PAGES = "Pages of two, each linked by the one before, have what the list has, once and in its order."
+PAGES = (
+    "Pages of two, each linked by the one before, have what the list has, once and in its order."
+)
 PAST = "A store and the list as of a tag are what they were, whatever was written since."
 CURSORS = "An empty page gives back the cursor that was sent; one that never was gets 410, and another to go on from."
 
 
 def tag(response: Response) -> str:
-    """Return the tag of a response without what proxies add; raise Violation when it has no valid one."""
+    """Return the tag of a response without what proxies add; raise Violation when it has no
+    valid one."""
     sent = response.header("etag") or ""
     found = TAG.fullmatch(sent)
     response.expect(found, f"its ETag is {sent!r}" if sent else "it has no ETag")
@@ -47,23 +51,38 @@ def _tags_say_the_version(service: Service) -> None:
     store = service.spare()
     written = tag(store.response)
     location = store.response.header("content-location") or ""
-    store.response.expect(location.endswith(f"{STORES}/{store.id}"), f"its Content-Location is {location!r}")
+    store.response.expect(
+        location.endswith(f"{STORES}/{store.id}"), f"its Content-Location is {location!r}"
+    )
     for response in (service.read(store.id), service.read(f"0{store.id}")):
-        response.expect(tag(response) == written, f"the write had the ETag {written}, reading it has another")
+        response.expect(
+            tag(response) == written, f"the write had the ETag {written}, reading it has another"
+        )
     after, again = service.find(other.name), service.read(other.id)
     after.expect(tag(after) != listed, "the list's ETag is the same after a write")
     again.expect(tag(again) == others, "its ETag is another, though another store was written")
 
 
-@check(UNMODIFIED, "A current tag among others gets 304 without content; other tags get the whole.", writes=False)
+@check(
+    UNMODIFIED,
+    "A current tag among others gets 304 without content; other tags get the whole.",
+    writes=False,
+)
 def _if_none_match_gets_304(service: Service) -> None:
     for path in (STORES, f"{STORES}?name={quote(service.name())}"):
         current = tag(service.send("GET", path))
-        for tags, status in ((current, 304), (f"{OTHER}, W/{current}", 304), ("*", 304), (OTHER, 200)):
+        for tags, status in (
+            (current, 304),
+            (f"{OTHER}, W/{current}", 304),
+            ("*", 304),
+            (OTHER, 200),
+        ):
             response = service.send("GET", path, if_none_match=tags)
             # Another client may have written in between.
             if response.status != status and tag(service.send("GET", path)) == current:
-                response.expect(False, f"status {response.status}, not {status}, for If-None-Match: {tags}")
+                response.expect(
+                    False, f"status {response.status}, not {status}, for If-None-Match: {tags}"
+                )
             response.expect(response.status != 304 or not response.length, "a 304 has content")
 
 
@@ -79,17 +98,27 @@ def _if_match_guards_an_update(service: Service) -> None:
         shown = service.read(store.id)
         shown.shows(store, " though the update was refused")
         shown.expect(tag(shown) == current, f"its ETag was {current}, though nothing was changed")
-    concurrent = service.at_once(lambda payload: service.replace(store.id, payload, "open", if_match=current))
+    concurrent = service.at_once(
+        lambda payload: service.replace(store.id, payload, "open", if_match=current)
+    )
     passed = [response for response, _ in concurrent if response.ok]
-    concurrent[0][0].expect(len(passed) == 1, f"{len(passed)} of {len(concurrent)} updates from one version passed")
+    concurrent[0][0].expect(
+        len(passed) == 1, f"{len(passed)} of {len(concurrent)} updates from one version passed"
+    )
     for response, _ in concurrent:
         if not response.ok:
             require_refusal(response, 412)
-    last = service.replace(store.id, fields(service.name()), "open", if_match=f"{OTHER}, {tag(passed[0])}")
+    last = service.replace(
+        store.id, fields(service.name()), "open", if_match=f"{OTHER}, {tag(passed[0])}"
+    )
     last.expect(last.ok, f"status {last.status} with the present tag among others")
 
 
-@check("POST: `If-Match` with the list's tag creates only if nothing has changed since", GUARDED, adds=1)
+@check(
+    "POST: `If-Match` with the list's tag creates only if nothing has changed since",
+    GUARDED,
+    adds=1,
+)
 def _if_match_guards_a_create(service: Service) -> None:
     payload = fields(service.name())
     require_refusal(service.create(payload, "open", if_match=OTHER), 412)
@@ -112,17 +141,27 @@ def _same_content_is_no_change(service: Service) -> None:
     for sent in ({}, {"if_match": former}):
         response = service.replace(store.id, fields(store.name, store.address), "open", **sent)
         response.expect(response.ok, f"status {response.status} for what the store already is")
-        response.expect(tag(response) == tag(store.response), "its ETag is another, though nothing changed")
+        response.expect(
+            tag(response) == tag(store.response), "its ETag is another, though nothing changed"
+        )
 
 
-@check("The same key with the same request gets the same body, `etag` and `content-location` again", ONCE, adds=1)
+@check(
+    "The same key with the same request gets the same body, `etag` and `content-location` again",
+    ONCE,
+    adds=1,
+)
 def _a_key_works_once(service: Service) -> None:
     payload, key = fields(service.name()), f"{service.marker}-key"
-    first, again = (service.create(payload, "open", idempotency_key=text) for text in (key, f'"{key}"'))
+    first, again = (
+        service.create(payload, "open", idempotency_key=text) for text in (key, f'"{key}"')
+    )
     first.expect(first.ok, f"status {first.status}")
     again.expect(again.content == first.content, "sent again, it gets another body")
     again.expect(tag(again) == tag(first), "sent again, it gets another ETag")
-    again.expect(again.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed")
+    again.expect(
+        again.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed"
+    )
     service.added -= 1
     require_refusal(service.create(fields(service.name()), "open", idempotency_key=key), 422)
     found = service.find(payload["name"])
@@ -139,7 +178,10 @@ def _pages_are_the_list(service: Service) -> None:
         page.expect(page.listed.count == size, f"a page has {page.listed.count} stores, not {size}")
         found += map(number, page.listed.stores)
         link = LINK.search(page.header("link") or "")
-        page.expect(bool(link) == (size == 2), "the next page is linked where there is none, or it is not linked")
+        page.expect(
+            bool(link) == (size == 2),
+            "the next page is linked where there is none, or it is not linked",
+        )
         target = link[1] if link else ""
         page.expect(not urlsplit(target).netloc, "the link has a host")
     page.expect(found == ids, f"the pages have the ids {found}, not {ids}")
@@ -160,12 +202,16 @@ def _the_past_stays(service: Service) -> None:
 
 
 def read_feed(service: Service, after: object, more: str) -> tuple[Response, list[dict[str, Any]]]:
-    """Return a page of the feed and its changes; raise Violation when it is none, Skipped without the route."""
+    """Return a page of the feed and its changes; raise Violation when it is none, Skipped
+    without the route."""
     page = service.send("GET", f"/api/changes?after={quote(str(after))}&{more}")
     if page.status == 404:
         raise Skipped("the service has no /api/changes")
     changes = page.member("changes")
-    page.expect(page.ok and isinstance(changes, list) and {*map(type, changes)} <= {dict}, "it is no page of changes")
+    page.expect(
+        page.ok and isinstance(changes, list) and {*map(type, changes)} <= {dict},
+        "it is no page of changes",
+    )
     return page, changes
 
 
@@ -175,14 +221,28 @@ def _the_feed_has_every_change(service: Service) -> None:
     read_feed(service, after, "limit=1")  # skipped before it adds a store
     store = service.make()
     wanted, found = list[list[Any]](), list[list[Any]]()
-    for write in (store.response, *(service.replace(store.id, fields(service.name()), "open") for _ in "12")):
+    for write in (
+        store.response,
+        *(service.replace(store.id, fields(service.name()), "open") for _ in "12"),
+    ):
         former = {key: wanted[-1][2].get(key) for key in ("name", "address")} if wanted else None
-        wanted.append([int(tag(write)[1:].split(".")[0]), "replaced" if former else "created", write.single, former])
+        wanted.append(
+            [
+                int(tag(write)[1:].split(".")[0]),
+                "replaced" if former else "created",
+                write.single,
+                former,
+            ]
+        )
     for limit in (2, *[1000] * TRIES):
         if len(found) < len(wanted):
             page, changes = read_feed(service, after, f"limit={limit}")
-            ours = [one for one in changes if number(one.get("store")) == store.id]  # other clients may write too
-            found += [[one.get(key) for key in ("seq", "type", "store", "previous")] for one in ours]
+            ours = [
+                one for one in changes if number(one.get("store")) == store.id
+            ]  # other clients may write too
+            found += [
+                [one.get(key) for key in ("seq", "type", "store", "previous")] for one in ours
+            ]
             after = page.member("next")
     if len(found) < len(wanted) and changes:
         raise Skipped("other clients write all the time")
@@ -195,7 +255,9 @@ def _the_feed_gives_back_a_cursor(service: Service) -> None:
     sent = tag(service.find(service.name())).strip('"')
     service.spare()
     page, changes = read_feed(service, sent, only)
-    page.expect(not changes and page.member("next") == sent, f"it has changes, or its next is not {sent!r}")
+    page.expect(
+        not changes and page.member("next") == sent, f"it has changes, or its next is not {sent!r}"
+    )
     for other in ("0.aaaaaaaa", f"{10**15}.{sent.partition('.')[2]}"):
         refused = service.send("GET", f"/api/changes?after={other}")
         require_refusal(refused, 410)

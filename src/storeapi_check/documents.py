@@ -30,7 +30,8 @@ DECODER = json.JSONDecoder(object_pairs_hook=unique, parse_constant=constant)
 
 
 def attempt(read: Callable[..., Any], *content: Any) -> tuple[Any, str | None]:
-    """Return what `read` returns, and None; or None and the fault, in plain words, if the JSON is not as expected."""
+    """Return what `read` returns, and None; or None and the fault, in plain words, if the JSON
+    is not as expected."""
     try:
         return read(*content), None
     except UnicodeDecodeError:
@@ -42,12 +43,14 @@ def attempt(read: Callable[..., Any], *content: Any) -> tuple[Any, str | None]:
 
 
 def parse(content: bytes) -> tuple[Any, str | None]:
-    """Return the one JSON value of a body, and None; or None and the fault if it is not JSON in UTF-8."""
+    """Return the one JSON value of a body, and None; or None and the fault if it is not JSON in
+    UTF-8."""
     return attempt(lambda: DECODER.decode(content.decode()))
 
 
 class Listing:
-    """A JSON array fed in pieces: `stores` has those to keep, `shapes` one of each shape, `fault` why it is none."""
+    """A JSON array fed in pieces: `stores` has those to keep, `shapes` one of each shape,
+    `fault` why it is none."""
 
     def __init__(self, keep: Callable[[Store], bool]) -> None:
         self.keep, self.count, self.text = keep, 0, ""
@@ -73,14 +76,18 @@ class Listing:
                     self.text = f"[{rest[1:]}"
                     break
                 except json.JSONDecodeError as error:
-                    end = min(end, error.pos)  # the cut was within a store: the text is well-formed up to there
+                    end = min(
+                        end, error.pos
+                    )  # the cut was within a store: the text is well-formed up to there
         if len(self.text) > MAX_STORE_LENGTH:
             raise Malformed("the body is no JSON array of objects")
 
     def finish(self, piece: bytes) -> None:
         """Take the stores that are left."""
         stores = DECODER.decode(self.text + self.decode(piece, True))
-        self.take(stores or (None if self.count else stores))  # after a comma, an empty rest is malformed
+        self.take(
+            stores or (None if self.count else stores)
+        )  # after a comma, an empty rest is malformed
 
     def take(self, stores: Any) -> None:
         """Count stores, remember their shapes and keep those that are wanted."""
@@ -89,6 +96,8 @@ class Listing:
         self.count += len(stores)
         for store in stores:
             kinds = (type(store.get(key)) for key in ("id", "name", "address"))
-            self.shapes.setdefault((*store, *kinds), store)  # the same rules hold or break for all of one shape
+            self.shapes.setdefault(
+                (*store, *kinds), store
+            )  # the same rules hold or break for all of one shape
             if self.keep(store) and len(self.stores) < MAX_KEPT:
                 self.stores.append(store)

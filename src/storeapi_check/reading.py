@@ -1,17 +1,47 @@
-"""The contract's rules for the liveness route, the list, its filter and reading one store; this package only."""
+"""The contract's rules for the liveness route, the list, its filter and reading one store; this
+package only."""
 
 from collections.abc import Iterator
 from functools import partial
 
-from storeapi_check.service import TRIES, UNUSED, Made, Response, Rules, Service, Skipped, Violation, number
+from storeapi_check.service import (
+    TRIES,
+    UNUSED,
+    Made,
+    Response,
+    Rules,
+    Service,
+    Skipped,
+    Violation,
+    number,
+)
 
 RULES = Rules()
 ALL = "When absent or empty: all stores are returned."
 EXACT = "name is exactly equal to the given value (case-sensitive, whole-string comparison) are returned"
 DECIMAL = "it is interpreted as a decimal integer and compared with the integer id of the stores."
 AWKWARD = (  # text that a query, a pattern language or an encoding could take for something else
-    *("a+b&c=d", "100%", "%41", "'\"`", "\\n\\", "semi;colon", "#1?x=/y", "<b>&amp;", "[1]{2}|^~", "*_%", "null"),
-    *("\u00e9\u00df\u0416", "\u5e97", "\U0001f3ec\U0001f600", "two  spaces", "a,b:c@d!$()", "line\nend\ttab"),
+    *(
+        "a+b&c=d",
+        "100%",
+        "%41",
+        "'\"`",
+        "\\n\\",
+        "semi;colon",
+        "#1?x=/y",
+        "<b>&amp;",
+        "[1]{2}|^~",
+        "*_%",
+        "null",
+    ),
+    *(
+        "\u00e9\u00df\u0416",
+        "\u5e97",
+        "\U0001f3ec\U0001f600",
+        "two  spaces",
+        "a,b:c@d!$()",
+        "line\nend\ttab",
+    ),
 )
 
 
@@ -21,10 +51,18 @@ def _test_returns_ok(service: Service) -> None:
     response.expect(response.status == 200, f"status {response.status}, not 200")
     response.expect(response.content == b"OK", "the body is not the two characters OK")
     kind = response.header("content-type") or ""
-    response.expect(kind.lower().startswith("text/"), f"the content type is {kind!r}, which is no text")
+    response.expect(
+        kind.lower().startswith("text/"), f"the content type is {kind!r}, which is no text"
+    )
 
 
-RULES.add("list-is-an-array", "Response 200: JSON array of Store objects.", "", Service.count, writes=False)
+RULES.add(
+    "list-is-an-array",
+    "Response 200: JSON array of Store objects.",
+    "",
+    Service.count,
+    writes=False,
+)
 
 
 @RULES.check(ALL, "Without a name: also those just added.", late=True, adds=2)
@@ -60,13 +98,41 @@ def _filter_finds_exact_name(service: Service) -> None:
 def _parts(name: str) -> dict[str, tuple[str, list[str]]]:
     """Return what must not find a store of this name, by the check, with what it looks at."""
     ends = [f"{name[:-1]}{sign}" for sign in "_%*?.+"]
-    whole = ["%", "*", "_" * len(name), ".*", f"^{name}$", f"{name}|x", f'"{name}"', f"{name},{name}", "0"]
-    pieces = [name[:-1], name[1:], name[1:-1], name[:5], name + "x", "x" + name, name.split(maxsplit=1)[0]]
-    blanks = [f"{name} ", f" {name}", f"{name}\t", name.replace(" ", "  "), name.replace(" ", ""), name.strip()]
+    whole = [
+        "%",
+        "*",
+        "_" * len(name),
+        ".*",
+        f"^{name}$",
+        f"{name}|x",
+        f'"{name}"',
+        f"{name},{name}",
+        "0",
+    ]
+    pieces = [
+        name[:-1],
+        name[1:],
+        name[1:-1],
+        name[:5],
+        name + "x",
+        "x" + name,
+        name.split(maxsplit=1)[0],
+    ]
+    blanks = [
+        f"{name} ",
+        f" {name}",
+        f"{name}\t",
+        name.replace(" ", "  "),
+        name.replace(" ", ""),
+        name.strip(),
+    ]
     cases = [name.swapcase(), name.upper(), name.lower(), name.title()]
     return {
         "filter-is-case-sensitive": ("Other cases do not find it.", cases),
-        "filter-takes-the-whole-string": ("Parts of the name, and more than the name, do not find it.", pieces),
+        "filter-takes-the-whole-string": (
+            "Parts of the name, and more than the name, do not find it.",
+            pieces,
+        ),
         "filter-trims-nothing": ("Blanks count.", blanks),
         "filter-knows-no-pattern": ("No character is a wildcard.", [*ends, *whole]),
     }
@@ -75,7 +141,10 @@ def _parts(name: str) -> dict[str, tuple[str, list[str]]]:
 def _finds_no_other(check: str, service: Service) -> None:
     padded = [] if service.read_only else [service.spare(f" {service.name()} ").name]
     for name in (next(_subjects(service)).name, *padded):
-        _found(service, *(value for value in dict.fromkeys(_parts(name)[check][1]) if value not in {"", name}))
+        _found(
+            service,
+            *(value for value in dict.fromkeys(_parts(name)[check][1]) if value not in {"", name}),
+        )
 
 
 for name, (scope, _) in _parts("a name").items():
@@ -94,7 +163,9 @@ def _filter_finds_every_match(service: Service) -> None:
     made = sorted(service.make(name, address).id for address in ("First", None, "First"))
     response = service.find(name)
     ids = [number(store) for store in response.listed.stores]
-    response.expect(sorted(map(str, ids)) == sorted(map(str, made)), f"{made} have that name, found: {ids}")
+    response.expect(
+        sorted(map(str, ids)) == sorted(map(str, made)), f"{made} have that name, found: {ids}"
+    )
 
 
 @RULES.check(EXACT, "Addresses and ids are no names.")
@@ -110,7 +181,10 @@ def _filter_compares_every_character(service: Service) -> None:
         made = service.spare(f"{text} {part}")
         response = _found(service, made.name)
         response.expect(response.with_id(made.id), f"{made.name!r} is not found")
-    for text, others in (("01234567890", ["1234567890", "1234567890.0"]), ("\u00e9", ["e", "\u00c9", "e\u0301"])):
+    for text, others in (
+        ("01234567890", ["1234567890", "1234567890.0"]),
+        ("\u00e9", ["e", "\u00c9", "e\u0301"]),
+    ):
         service.spare(f"{text}{part[:8]}")
         _found(service, *(f"{other}{part[:8]}" for other in others))
     service.spare()
@@ -134,20 +208,28 @@ def _read_gives_that_store(service: Service) -> None:
 
 
 def _subjects(service: Service) -> Iterator[Made]:
-    """Yield a store to look at: one of ours, or in a read-only run one of the list, taken anew at each try."""
+    """Yield a store to look at: one of ours, or in a read-only run one of the list, taken anew
+    at each try."""
     if not service.read_only:
         yield service.settle()
         return
     for _ in range(TRIES):
         response = service.find()
-        samples = [store for store in response.stores if str(store.get("name") or "").strip() and number(store)]
+        samples = [
+            store
+            for store in response.stores
+            if str(store.get("name") or "").strip() and number(store)
+        ]
         if not samples:
             raise Skipped("the list has no store to look at")
-        yield Made(number(samples[0]) or 0, str(samples[0]["name"]), samples[0].get("address"), response)
+        yield Made(
+            number(samples[0]) or 0, str(samples[0]["name"]), samples[0].get("address"), response
+        )
 
 
 def _found(service: Service, *values: str) -> Response:
-    """Return what the last of these values finds; raise Violation when one finds a store of another name."""
+    """Return what the last of these values finds; raise Violation when one finds a store of
+    another name."""
     for value in values:
         response = service.find(value)
         for store in response.listed.stores:

@@ -1,4 +1,5 @@
-"""The contract's rules for payloads that are rejected, and for what adds no store; this package only."""
+"""The contract's rules for payloads that are rejected, and for what adds no store; this package
+only."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -6,7 +7,17 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from storeapi_check.service import TRIES, UNUSED, Response, Rules, Service, Skipped, Violation, Way, number
+from storeapi_check.service import (
+    TRIES,
+    UNUSED,
+    Response,
+    Rules,
+    Service,
+    Skipped,
+    Violation,
+    Way,
+    number,
+)
 from storeapi_check.writing import METHODS, NO_MORE, Write, require_others
 
 RULES = Rules()
@@ -20,10 +31,17 @@ WAYS = {  # to break the rules, by the name that their checks have
     "missing-name": Way("Name is missing.", "no name", message=REQUIRED),
     "empty-name": Way("Name is empty.", "an empty name", message=REQUIRED),
     "number-as-name": Way("Name is a number.", "a number as name", message=NO_STRING),
-    "other-type-as-name": Way("Name is null, a boolean, an array or an object.", "a name that is no string"),
-    "31-characters": Way("Name is longer than 30 characters.", "a name longer than 30", never=TEXTS),
+    "other-type-as-name": Way(
+        "Name is null, a boolean, an array or an object.", "a name that is no string"
+    ),
+    "31-characters": Way(
+        "Name is longer than 30 characters.", "a name longer than 30", never=TEXTS
+    ),
     "address-of-other-type": Way(
-        "Address is a number, a boolean, an array or an object.", "an address that is no string", "address", TEXTS
+        "Address is a number, a boolean, an array or an object.",
+        "an address that is no string",
+        "address",
+        TEXTS,
     ),
 }
 
@@ -40,7 +58,10 @@ def bad_payloads(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]
         "empty-name": [{"name": "", "address": new()}, {"name": ""}],
         "number-as-name": [{"name": name, "address": new()} for name in (large, 0, -1.5, 1e300)],
         "other-type-as-name": [{"name": name, "address": new()} for name in types],
-        "31-characters": [*({"name": name, "address": new()} for name in long), {"name": f"{new():x<31}"}],
+        "31-characters": [
+            *({"name": name, "address": new()} for name in long),
+            {"name": f"{new():x<31}"},
+        ],
         "address-of-other-type": [{"name": new(), "address": address} for address in addresses],
     }
     found = {name: [(payload, way) for payload in payloads[name]] for name, way in WAYS.items()}
@@ -52,7 +73,8 @@ def bad_payloads(service: Service) -> dict[str, list[tuple[dict[str, Any], Way]]
 
 
 def send_bad(send: Write, service: Service) -> Response:
-    """Send a bad payload of each way; raise Skipped when one is taken, which is a rule of its own."""
+    """Send a bad payload of each way; raise Skipped when one is taken, which is a rule of its
+    own."""
     for (payload, way), *_ in bad_payloads(service).values():
         response = send(service, payload, way)
         if response.status != 400:
@@ -76,20 +98,24 @@ def _rejected_create_takes_no_number(service: Service) -> None:
 def require_no_growth(send: Request, service: Service) -> None:
     """Raise Violation when the number of stores grows with these requests.
 
-    Other clients may add stores at any time. So the service is to blame only if, again and again, the number grows in
-    proportion to the requests, and does not grow in an equally long pause without requests.
+    Other clients may add stores at any time. So the service is to blame only if, again and
+    again, the number grows in proportion to the requests, and does not grow in an equally long
+    pause without requests.
     """
     for _ in range(TRIES):
         each, paused = growth(service, send, 1)
         if not each:
             return
-        if not paused and all(growth(service, send, times) == (times * each, 0) for times in (3, 2, 4)):
+        if not paused and all(
+            growth(service, send, times) == (times * each, 0) for times in (3, 2, 4)
+        ):
             known = f"{each} for each {len(WAYS)} of these, none while none is sent"
             raise Violation(f"requests that create no store add stores: {known}", send(service))
 
 
 def growth(service: Service, send: Request, times: int) -> tuple[int, int]:
-    """Return how many stores were added while this was sent `times` times, and, if any, in an equally long pause."""
+    """Return how many stores were added while this was sent `times` times, and, if any, in an
+    equally long pause."""
     started, before = time.monotonic(), service.count()
     for _ in range(times):
         send(service)
@@ -101,7 +127,12 @@ def growth(service: Service, send: Request, times: int) -> tuple[int, int]:
 
 for method, send in METHODS:
     check = partial(require_no_growth, partial(send_bad, send))
-    RULES.add(f"rejected-{send.__name__}-adds-no-other", FAILURE, f"{method}: nor under another name.", check)
+    RULES.add(
+        f"rejected-{send.__name__}-adds-no-other",
+        FAILURE,
+        f"{method}: nor under another name.",
+        check,
+    )
 
 
 @RULES.check(NO_MORE, "Nor does an update that succeeds.")
@@ -117,7 +148,9 @@ def require_rejection(send: Write, names: Iterable[str], service: Service) -> No
     faults = bad_payloads(service)
     for payload, way in chain(*(faults[name] for name in names)):
         response = send(service, payload, way)
-        response.expect(response.status == 400, f"{way.label} gets the status {response.status}, not 400")
+        response.expect(
+            response.status == 400, f"{way.label} gets the status {response.status}, not 400"
+        )
 
 
 for method, send in METHODS:
@@ -152,7 +185,10 @@ def _rejected_update_changes_nothing(service: Service) -> None:
     service.find(made.name).shows(made, " after updates that got a 400")
 
 
-@RULES.check("Behavior: payload is validated first.", "A bad payload for a store that does not exist gets a 400.")
+@RULES.check(
+    "Behavior: payload is validated first.",
+    "A bad payload for a store that does not exist gets a 400.",
+)
 def _update_validates_first(service: Service) -> None:
     if not service.read(UNUSED, "open").ok:
         require_rejection(lambda service, *one: service.replace(UNUSED, *one), WAYS, service)
@@ -160,5 +196,8 @@ def _update_validates_first(service: Service) -> None:
 
 def detect_mode(service: Service) -> None:
     """Learn from rejected payloads whether the service gives details; the majority decides."""
-    generic = [service.create(*first).member("message") == GENERIC for first, *_ in bad_payloads(service).values()]
+    generic = [
+        service.create(*first).member("message") == GENERIC
+        for first, *_ in bad_payloads(service).values()
+    ]
     service.generic = sum(generic) > len(generic) // 2

@@ -16,7 +16,8 @@ SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run: `mode` is how the service tells of validation errors, `added` how many stores it has more now."""
+    """A run: `mode` is how the service tells of validation errors, `added` how many stores it
+    has more now."""
 
     url: str
     mode: str
@@ -45,7 +46,12 @@ def as_json(report: Report) -> str:
     checks = []
     for result in report.results:
         rule, (request, response) = result.rule, _shown(result)
-        check = {"name": rule.name, "sentence": rule.sentence, "scope": rule.scope, "result": result.state}
+        check = {
+            "name": rule.name,
+            "sentence": rule.sentence,
+            "scope": rule.scope,
+            "result": result.state,
+        }
         check |= {"note": result.note, "request": request, "response": response}
         checks.append({name: text or None for name, text in check.items()})
     head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
@@ -58,7 +64,9 @@ def as_text(report: Report) -> str:
     from rich.table import Table  # noqa: PLC0415  # as above
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # what responses say is shown on any terminal
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # what responses say is shown on any terminal
     console = Console(highlight=False)
     table = partial(Table, box=None, padding=(0, 1), header_style="bold")
     checks = table("", "check", "the contract's sentence, and what of it is looked at")
@@ -68,8 +76,12 @@ def as_text(report: Report) -> str:
         console.print(checks)
         for result in report.failed:
             console.print(f"\n[red]✗ {result.rule.name}[/]: {_marked(result.note)}")
-            console.print(f"  [dim]{_marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]")
-            console.print(_marked(re.sub("(?m)^(?=.)", "    ", "\n\n".join(_shown(result)))), soft_wrap=True)
+            console.print(
+                f"  [dim]{_marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]"
+            )
+            console.print(
+                _marked(re.sub("(?m)^(?=.)", "    ", "\n\n".join(_shown(result)))), soft_wrap=True
+            )
         console.print()
         console.print(_summary(report), soft_wrap=True)
     return text.get()
@@ -78,10 +90,16 @@ def as_text(report: Report) -> str:
 def _check_rows(report: Report) -> Iterable[tuple[str, ...]]:
     """Yield a row for each check; a sentence that several share stands at the first."""
     for result, before in zip(report.results, [None, *report.results], strict=False):
-        sentence = "" if before and before.rule.sentence == result.rule.sentence else result.rule.sentence
+        sentence = (
+            "" if before and before.rule.sentence == result.rule.sentence else result.rule.sentence
+        )
         scope = f"skipped: {result.note}" if result.state == "skipped" else result.rule.scope
         dash = " \u2013 " if sentence and scope else ""
-        yield SIGNS[result.state], result.rule.name, f"{_marked(sentence)}{dash}[dim]{_marked(scope)}[/]"
+        yield (
+            SIGNS[result.state],
+            result.rule.name,
+            f"{_marked(sentence)}{dash}[dim]{_marked(scope)}[/]",
+        )
 
 
 def _marked(text: str) -> str:
@@ -92,17 +110,23 @@ def _marked(text: str) -> str:
 
 def _summary(report: Report) -> str:
     verdict = "[green]conforms[/]" if report.conforms else "[red]violates the contract[/]"
-    counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count or state == "failed")
+    counts = ", ".join(
+        f"{count} {state}" for state, count in report.counts.items() if count or state == "failed"
+    )
     added = "1 store" if report.added == 1 else f"{report.added or 'no'} stores"
     mode = "errors not looked at" if report.mode == "unknown" else f"{report.mode} errors"
-    return f"{_marked(report.url)} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
+    return (
+        f"{_marked(report.url)} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
+    )
 
 
 def _shown(result: Result) -> tuple[str, str]:
     """Return the request and the response that show it, nothing where none does."""
     if not (exchange := result.exchange):
         return "", ""
-    request = "\n".join(exchange.head if exchange.body is None else [*exchange.head, "", _body(exchange.body)])
+    request = "\n".join(
+        exchange.head if exchange.body is None else [*exchange.head, "", _body(exchange.body)]
+    )
     if not exchange.status:
         return request, "(no response)"
     head = f"{exchange.version} {exchange.status} {exchange.phrase}".rstrip()
@@ -117,8 +141,11 @@ def _body(content: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text that a terminal shows and does not obey: control characters and lone surrogates written out."""
-    return "".join(sign if sign in "\n " or sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    """Return text that a terminal shows and does not obey: control characters and lone
+    surrogates written out."""
+    return "".join(
+        sign if sign in "\n " or sign.isprintable() else ascii(sign)[1:-1] for sign in text
+    )
 
 
 def complain(text: str) -> None:

@@ -11,12 +11,23 @@ from storeapi_check import beyond, reading, rejecting, responses, writing
 from storeapi_check.client import CannotCheck, Client, Exchange, TooLarge, Unreachable
 from storeapi_check.documents import parse
 from storeapi_check.report import Report, as_json, as_text, complain
-from storeapi_check.service import STORES, Response, Result, Rule, Service, Skipped, Violation, brief
+from storeapi_check.service import (
+    STORES,
+    Response,
+    Result,
+    Rule,
+    Service,
+    Skipped,
+    Violation,
+    brief,
+)
 
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
 RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
 RULES.sort(key=lambda rule: rule.late)  # those that look at all responses at the end
-MAX_ADDED = sum(rule.adds for rule in RULES) + 2  # stores: the rules' own, and the two that several of them share
+MAX_ADDED = (
+    sum(rule.adds for rule in RULES) + 2
+)  # stores: the rules' own, and the two that several of them share
 Announce = Callable[[int], None]
 UNAUTHORIZED = "it wants authentication: send a token that is good there with --token FILE, or in STOREKEEPER_TOKEN"
 CLOSED = {401: UNAUTHORIZED, 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
@@ -34,8 +45,9 @@ def run(
 ) -> int:
     """Check the service at `url`, print the report and return the exit status.
 
-    Standard output gets the table, or one JSON document. Each request has `timeout` seconds. Unless the list is
-    `examples`, `ask` gets the number of stores that may be added, and raises to refuse.
+    Standard output gets the table, or one JSON document. Each request has `timeout` seconds.
+    Unless the list is `examples`, `ask` gets the number of stores that may be added, and raises
+    to refuse.
     """
     if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
         url = path.removesuffix("/api/stores")
@@ -43,7 +55,9 @@ def run(
     def announce(most: int) -> None:
         if ask and not _holds_only(Client(url, timeout, token), list(examples)):
             ask(most)
-        complain(f"Checking {url}: this adds at most {most} stores, and there is no way to delete one.")
+        complain(
+            f"Checking {url}: this adds at most {most} stores, and there is no way to delete one."
+        )
 
     try:
         report = examine(url, read_only=read_only, timeout=timeout, announce=announce, token=token)
@@ -55,7 +69,8 @@ def run(
         sys.stdout.write(as_json(report) + "\n" if json else as_text(report))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has closed the pipe; the verdict stays. To flush the rest at the end would fail once more.
+        # The reader has closed the pipe; the verdict stays. To flush the rest at the end would fail
+        # once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CONFORMS if report.conforms else VIOLATES
 
@@ -69,7 +84,12 @@ def _holds_only(client: Client, stores: list[dict[str, Any]]) -> bool:
 
 
 def examine(
-    url: str, *, read_only: bool = False, timeout: float = 7.0, announce: Announce = lambda _: None, token: str = ""
+    url: str,
+    *,
+    read_only: bool = False,
+    timeout: float = 7.0,
+    announce: Announce = lambda _: None,
+    token: str = "",
 ) -> Report:
     """Check every rule, or raise CannotCheck; `announce` gets how many stores are added at most."""
     try:
@@ -80,7 +100,8 @@ def examine(
 
 
 def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Report:
-    """Return the report on all rules; raise CannotCheck if the service is gone, or was too slow twice."""
+    """Return the report on all rules; raise CannotCheck if the service is gone, or was too slow
+    twice."""
     start = time.monotonic()
     first_contact(service)
     if not service.read_only:
@@ -94,18 +115,22 @@ def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Rep
 
 
 def first_contact(service: Service) -> None:
-    """Raise CannotCheck unless this is such a service and lets us in, so that nothing is written to another one."""
+    """Raise CannotCheck unless this is such a service and lets us in, so that nothing is written
+    to another one."""
     test, stores = service.test(), service.find(service.marker)
     require_access(stores)
     service.announces = bool(beyond.TAG.fullmatch(stores.header("etag") or ""))
     if not (test.ok or stores.ok):
         statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
-        redirected = f"; it redirects to {brief(place)}" if (place := stores.header("location")) else ""
+        redirected = (
+            f"; it redirects to {brief(place)}" if (place := stores.header("location")) else ""
+        )
         raise CannotCheck(f"no Store Resource API there: {statuses}{redirected}")
 
 
 def prepare(service: Service) -> None:
-    """Learn how errors look, and add the store that several checks share; leave it to the rules to find faults."""
+    """Learn how errors look, and add the store that several checks share; leave it to the rules
+    to find faults."""
     for step in (rejecting.detect_mode, Service.settle):
         try:
             step(service)
@@ -136,7 +161,8 @@ def run_rule(rule: Rule, service: Service) -> Result:
 
 
 def require_recovery(service: Service, error: Unreachable) -> None:
-    """Return if the service responds again after an error; else, or at the second timeout, raise CannotCheck."""
+    """Return if the service responds again after an error; else, or at the second timeout, raise
+    CannotCheck."""
     service.timeouts += isinstance(error.__cause__, TimeoutError)
     if isinstance(error.__cause__, TooLarge) or service.timeouts > 1:
         raise error
@@ -154,4 +180,6 @@ def require_response(service: Service) -> None:
 def require_access(response: Response) -> None:
     """Raise CannotCheck when the service keeps us out."""
     if closed := CLOSED.get(response.status):
-        raise CannotCheck(f"{response.method} /api/stores gets the status {response.status}: {closed}")
+        raise CannotCheck(
+            f"{response.method} /api/stores gets the status {response.status}: {closed}"
+        )

@@ -1,4 +1,5 @@
-"""The service under check, with its responses so far and stores of ours, and what a rule is; this package only."""
+"""The service under check, with its responses so far and stores of ours, and what a rule is;
+this package only."""
 
 import json
 import secrets
@@ -31,7 +32,8 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to break the rules of a payload: `scope` says which rule is checked, `label` what the payload has."""
+    """A way to break the rules of a payload: `scope` says which rule is checked, `label` what
+    the payload has."""
 
     scope: str
     label: str
@@ -41,8 +43,9 @@ class Way:
 
 
 Wanted = Literal["alive", "success", "either", "open"] | Way
-"""What a request should get. `alive`: a success. `success`: one that shows stores. `either`: that, or a refusal.
-`open`: anything. A Way: the error for a payload that breaks the rules in that way."""
+"""What a request should get. `alive`: a success. `success`: one that shows stores. `either`:
+that, or a refusal. `open`: anything. A Way: the error for a payload that breaks the rules in
+that way."""
 
 
 @dataclass(slots=True)
@@ -87,7 +90,8 @@ class Response(Exchange):
         return [store for store in self.listed.stores if number(store) == id]
 
     def member(self, *path: str) -> Any:
-        """Return a member of the document, or with more names one of that member; None when there is none."""
+        """Return a member of the document, or with more names one of that member; None when
+        there is none."""
         value = self.document
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
@@ -99,7 +103,8 @@ class Response(Exchange):
             raise Violation(reason, self)
 
     def shows(self, wanted: "Made", where: str = "") -> None:
-        """Raise Violation unless it is this store, or lists it once; a missing address counts as null here."""
+        """Raise Violation unless it is this store, or lists it once; a missing address counts as
+        null here."""
         stores = [self.single] if self.listing is None else self.with_id(wanted.id)
         self.expect(len(stores) == 1, f"the store {wanted.id} is there {len(stores)} times{where}")
         have_all = stores[0] | {"id": number(stores[0])}
@@ -126,7 +131,8 @@ class Made:
 
 @dataclass(slots=True)
 class Service:
-    """One service. All its responses are in `seen`, lists without their stores; `mine` are the ids of our stores."""
+    """One service. All its responses are in `seen`, lists without their stores; `mine` are the
+    ids of our stores."""
 
     client: Client
     read_only: bool = False
@@ -146,15 +152,20 @@ class Service:
         self.names += 1
         return f"{self.marker} {self.names:03}"
 
-    def send(self, method: str, path: str, body: object = None, wanted: Wanted = "open", **more: str) -> Response:
-        """Make one exchange and keep it in `seen`; send bytes as they are, `more` as fields, such as `if_match`."""
+    def send(
+        self, method: str, path: str, body: object = None, wanted: Wanted = "open", **more: str
+    ) -> Response:
+        """Make one exchange and keep it in `seen`; send bytes as they are, `more` as fields,
+        such as `if_match`."""
         if not (body is None or isinstance(body, bytes)):
             body = json.dumps(body, ensure_ascii=False).encode()
         response = Response(method, path, body, wanted=wanted)
         listing = Listing(self.is_ours if path == STORES else bool)
         if method == "GET" and path.partition("?")[0] == STORES:
             response.sink = listing.feed
-        self.client.send(response, {name.title().replace("_", "-"): value for name, value in more.items()})
+        self.client.send(
+            response, {name.title().replace("_", "-"): value for name, value in more.items()}
+        )
         if response.sink and response.status == 200:
             listing.feed(b"", last=True)
             response.listing, response.malformed = listing, listing.fault
@@ -165,14 +176,18 @@ class Service:
 
     def is_ours(self, store: Store) -> bool:
         """Return whether this run made the store."""
-        return self.marker in f"{store.get('name')} {store.get('address')}" or number(store) in self.mine
+        return (
+            self.marker in f"{store.get('name')} {store.get('address')}"
+            or number(store) in self.mine
+        )
 
     def test(self) -> Response:
         """GET /test."""
         return self.send("GET", "/test", wanted="alive")
 
     def find(self, name: str | None = None) -> Response:
-        """GET the stores of a name; without one the whole list, of which only stores of ours are kept."""
+        """GET the stores of a name; without one the whole list, of which only stores of ours are
+        kept."""
         query = "" if name is None else f"?name={quote(name, safe='', errors='surrogatepass')}"
         return self.send("GET", STORES + query, wanted="success")
 
@@ -192,7 +207,9 @@ class Service:
         self.mine |= {given} if response.ok and given is not None else set()
         return response
 
-    def replace(self, id: int | str, payload: object, wanted: Wanted = "success", **more: str) -> Response:
+    def replace(
+        self, id: int | str, payload: object, wanted: Wanted = "success", **more: str
+    ) -> Response:
         """PUT a payload."""
         return self.send("PUT", f"{STORES}/{id}", payload, wanted, **more)
 
@@ -211,13 +228,18 @@ class Service:
         return self.settled
 
     def spare(self, name: str | None = None, address: str | None = "Before") -> Made:
-        """Return the one store of ours that checks change, with a new name and address; make it when first needed."""
+        """Return the one store of ours that checks change, with a new name and address; make it
+        when first needed."""
         if self.spare_id is None:
             self.spare_id = self.make().id
         name = name or self.name()
-        return Made(self.spare_id, name, address, self.replace(self.spare_id, fields(name, address)))
+        return Made(
+            self.spare_id, name, address, self.replace(self.spare_id, fields(name, address))
+        )
 
-    def at_once(self, send: Callable[[dict[str, str]], Response]) -> list[tuple[Response, dict[str, str]]]:
+    def at_once(
+        self, send: Callable[[dict[str, str]], Response]
+    ) -> list[tuple[Response, dict[str, str]]]:
         """Send payloads of their own at the same time; return each response with its payload."""
         payloads = [fields(self.name(), f"Crowd {index}") for index in range(AT_ONCE)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -235,7 +257,8 @@ def fields(name: str, address: str | None = None) -> dict[str, str]:
 
 
 def number(store: Any) -> int | None:
-    """Return a store's id as a number, whatever its JSON type: that it must be an integer is a rule of its own."""
+    """Return a store's id as a number, whatever its JSON type: that it must be an integer is a
+    rule of its own."""
     try:
         return int(store["id"])
     except (TypeError, ValueError, KeyError, OverflowError):

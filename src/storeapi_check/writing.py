@@ -1,10 +1,21 @@
-"""The contract's rules for creating a store and replacing one, most of them the same for both; this package only."""
+"""The contract's rules for creating a store and replacing one, most of them the same for both;
+this package only."""
 
 import json
 from collections.abc import Callable
 from functools import partial
 
-from storeapi_check.service import AT_ONCE, TRIES, UNUSED, Made, Response, Rules, Service, fields, number
+from storeapi_check.service import (
+    AT_ONCE,
+    TRIES,
+    UNUSED,
+    Made,
+    Response,
+    Rules,
+    Service,
+    fields,
+    number,
+)
 
 RULES = Rules()
 ADDED = "id = (count of stores before the add) + 1, name from the payload, address from the payload or null when"
@@ -24,7 +35,8 @@ Hold = Callable[[Write, Service], None]  # sends a payload that is to be stored,
 
 
 def write_and_check(write: Write, service: Service, name: str, address: str | None = None) -> Made:
-    """Write a store; raise Violation when the response or the next read has other values than were sent."""
+    """Write a store; raise Violation when the response or the next read has other values than
+    were sent."""
     store = write(service, fields(name, address)).made(name, address)
     store.response.shows(store)
     service.read(store.id).shows(store, " when it is read again")
@@ -32,11 +44,15 @@ def write_and_check(write: Write, service: Service, name: str, address: str | No
 
 
 def both(scope: str, create: str, update: str, adds: int) -> Callable[[Hold], Hold]:
-    """Add a rule for POST and one for PUT, each with its sentence; the one for POST adds so many stores."""
+    """Add a rule for POST and one for PUT, each with its sentence; the one for POST adds so many
+    stores."""
 
     def add(hold: Hold) -> Hold:
         for (method, write), sentence in zip(METHODS, (create, update), strict=True):
-            name, most = f"{write.__name__}{hold.__name__}".replace("_", "-"), adds if method == "POST" else 0
+            name, most = (
+                f"{write.__name__}{hold.__name__}".replace("_", "-"),
+                adds if method == "POST" else 0,
+            )
             RULES.add(name, sentence, f"{method}: {scope}", partial(hold, write), adds=most)
         return hold
 
@@ -48,7 +64,10 @@ def _takes_fields_from_payload(write: Write, service: Service) -> None:
     for name, address in (
         ("  {}  ", "  1 Street\r\n\tTown  "),
         ("{} \"'\\<>&", "\" \\ / ' <script> & %41 + \u0007 \u2028"),
-        ("{} \u00e9\u0416\U0001f3ec e\u0301", "Stra\u00dfe \u5e97 \U0001f468\u200d\U0001f469 e\u0301 \ufeff"),
+        (
+            "{} \u00e9\u0416\U0001f3ec e\u0301",
+            "Stra\u00dfe \u5e97 \U0001f468\u200d\U0001f469 e\u0301 \ufeff",
+        ),
     ):
         write_and_check(write, service, name.format(service.name()), address)
 
@@ -57,7 +76,9 @@ def _takes_fields_from_payload(write: Write, service: Service) -> None:
 def _reads_json_escapes(write: Write, service: Service) -> None:
     name, address = service.name(), '\u00e9 \U0001f3ec " \\ / \u0001'
     for escaped in (True, False):
-        response = write(service, json.dumps({"address": address, "name": name}, ensure_ascii=escaped).encode())
+        response = write(
+            service, json.dumps({"address": address, "name": name}, ensure_ascii=escaped).encode()
+        )
         response.shows(response.made(name, address))
 
 
@@ -76,7 +97,9 @@ def _without_address_gives_null(write: Write, service: Service) -> None:
     for response in (store.response, service.read(store.id), service.find(store.name)):
         for shown in response.stores:
             address = repr(shown["address"]) if "address" in shown else "absent"
-            response.expect(address == "None", f"no address was sent; the one returned is {address}")
+            response.expect(
+                address == "None", f"no address was sent; the one returned is {address}"
+            )
 
 
 @both("30 are taken.", LENGTH, LENGTH, adds=1)
@@ -113,7 +136,10 @@ def _is_seen_by_name(write: Write, service: Service) -> None:
         found.expect(not found.listed.count, "it is still found by its old name")
 
 
-@RULES.check("Response 200: the newly created Store object (a single object, with id, name, address).", adds=1)
+@RULES.check(
+    "Response 200: the newly created Store object (a single object, with id, name, address).",
+    adds=1,
+)
 def _create_returns_the_new_store(service: Service) -> None:
     store = service.make(address="Address")
     store.response.shows(store)
@@ -130,7 +156,9 @@ def _create_again_makes_another(service: Service) -> None:
     first = service.make(address="Again")
     for _ in range(2):
         second = service.make(first.name, first.address)
-        second.response.expect(second.id > first.id, f"after the id {first.id} the same payload got {second.id}")
+        second.response.expect(
+            second.id > first.id, f"after the id {first.id} the same payload got {second.id}"
+        )
         first = second
 
 
@@ -150,7 +178,14 @@ def _create_stores_no_other_key(service: Service) -> None:
 def _update_replaces_both_fields(service: Service) -> None:
     spare, name = service.spare(), service.name()
     for text, address in (
-        *((name, "Second"), (name, "Third"), (spare.name, "Third"), (name, None), (name, "Fourth"), (name, None)),
+        *(
+            (name, "Second"),
+            (name, "Third"),
+            (spare.name, "Third"),
+            (name, None),
+            (name, "Fourth"),
+            (name, None),
+        ),
         *(("Z", name), ("0", name), (f"{name} null", "null"), (name, "0"), (name, " ")),
     ):
         store = replace_and_check(service, spare, text, address)
@@ -193,7 +228,10 @@ def _update_adds_no_store(service: Service) -> None:
         name = service.name()
         service.replace(UNUSED, fields(name, "Nowhere"), "open")
         found = service.find(name)
-        found.expect(not found.listed.count, f"an update of the store {UNUSED}, which does not exist, added a store")
+        found.expect(
+            not found.listed.count,
+            f"an update of the store {UNUSED}, which does not exist, added a store",
+        )
 
 
 def replace_and_check(service: Service, store: Made, name: str, address: str | None) -> Made:
@@ -215,7 +253,9 @@ def _create_id_is_count_plus_one(service: Service) -> None:
         second = service.make()
         after = service.count()
         known = f"{before} stores before, {after} after, ids {first.id} and {second.id}"
-        second.response.expect(before < first.id < second.id <= after, f"the id is not the count plus one: {known}")
+        second.response.expect(
+            before < first.id < second.id <= after, f"the id is not the count plus one: {known}"
+        )
         if after == before + 2:
             return
         require_others(service, first, second)
@@ -236,7 +276,9 @@ def require_others(service: Service, first: Made, second: Made) -> None:
 def _create_takes_no_id_from_client(service: Service) -> None:
     neighbour = service.make(address="Neighbour")
     for id in (WISHED_ID, neighbour.id, str(neighbour.id)):
-        response = service.create({"id": id, "name": service.name(), "address": "Client's id"}, "either")
+        response = service.create(
+            {"id": id, "name": service.name(), "address": "Client's id"}, "either"
+        )
         if response.ok:
             given = number(response.single)
             response.expect(given and given > neighbour.id, f"the store got the id {given}")
@@ -244,22 +286,30 @@ def _create_takes_no_id_from_client(service: Service) -> None:
     service.read(neighbour.id).shows(neighbour, " after a create with its id in the payload")
 
 
-@RULES.check("The id is not changed.", "Also with an id in the payload, where a service takes one.", adds=2)
+@RULES.check(
+    "The id is not changed.", "Also with an id in the payload, where a service takes one.", adds=2
+)
 def _update_keeps_the_id(service: Service) -> None:
     this, other = service.make(address="This"), service.make(address="Other")
     for id in (None, WISHED_ID, other.id, str(other.id)):
         payload = fields(service.name(), "Changed")
-        response = service.replace(this.id, payload if id is None else {"id": id, **payload}, "either")
+        response = service.replace(
+            this.id, payload if id is None else {"id": id, **payload}, "either"
+        )
         if response.ok:
             for shown in (response, service.read(this.id), service.find(payload["name"])):
                 shown.shows(Made(this.id, payload["name"], "Changed", response), " after an update")
-    service.read(other.id).shows(other, " after an update of another store with its id in the payload")
+    service.read(other.id).shows(
+        other, " after an update of another store with its id in the payload"
+    )
 
 
 @RULES.check(NUMBER, "Creates at the same time get ids of their own.", adds=AT_ONCE)
 def _create_at_the_same_time(service: Service) -> None:
     concurrent = [response.made(**payload) for response, payload in service.at_once(service.create)]
     ids = sorted(store.id for store in concurrent)
-    concurrent[-1].response.expect(len(set(ids)) == AT_ONCE, f"{AT_ONCE} creates at the same time got the ids {ids}")
+    concurrent[-1].response.expect(
+        len(set(ids)) == AT_ONCE, f"{AT_ONCE} creates at the same time got the ids {ids}"
+    )
     for store in concurrent:
         service.read(store.id).shows(store, f" after {AT_ONCE} creates at the same time")

@@ -1,3 +1,4 @@
-"""Storekeeper: one list of a company's stores, served over the Store Resource API. Imports nothing."""
+"""Storekeeper: one list of a company's stores, served over the Store Resource API. Imports
+nothing."""
 
 __version__ = "0.1.0"

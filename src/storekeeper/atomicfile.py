@@ -1,4 +1,5 @@
-"""Files that get their names when they are complete and on the disk. Imports nothing of the project."""
+"""Files that get their names when they are complete and on the disk. Imports nothing of the
+project."""
 
 import errno
 import os
@@ -12,10 +13,11 @@ from typing import TextIO
 
 @contextmanager
 def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
-    """Open a text file that replaces `file`, or the file it links to, at the end, unless there is an exception.
+    """Open a text file that replaces `file`, or the file it links to, at the end, unless there
+    is an exception.
 
-    Only its owner can read the new file until it replaces the old one, of which it gets the mode. Raises
-    FileExistsError if there is an old one by then, and not `overwrite`.
+    Only its owner can read the new file until it replaces the old one, of which it gets the
+    mode. Raises FileExistsError if there is an old one by then, and not `overwrite`.
     """
     file = Path(os.path.realpath(file))
     with unfinished(file) as new:
@@ -38,18 +40,23 @@ def unfinished(path: Path) -> Iterator[Path]:
 
     Only its owner can read it, and no process finds half a file, now or after this one was killed.
     """
-    with tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.unfinished-", dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=f".{path.name[:40]}.unfinished-", dir=path.parent
+    ) as folder:
         yield Path(folder) / path.name
 
 
 def publish(new: Path, path: Path) -> None:
-    """Rename the finished file `new` to `path`, also on the disk; if that fails, leave no file of that name.
+    """Rename the finished file `new` to `path`, also on the disk; if that fails, leave no file
+    of that name.
 
     Raises FileExistsError if a file has that name already.
     """
     try:
         path.hardlink_to(new)
-    except OSError:  # perhaps this file system has no hard links: create the name first, then replace it
+    except (
+        OSError
+    ):  # perhaps this file system has no hard links: create the name first, then replace it
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         new.replace(path)  # does nothing if both are links to one file
@@ -72,7 +79,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _take_mode(file: Path, descriptor: int) -> None:
-    """Give an open file the owner and the mode of another one, as far as user and file system can."""
+    """Give an open file the owner and the mode of another one, as far as user and file system
+    can."""
     old = file.stat()
     with suppress(OSError):
         os.fchown(descriptor, old.st_uid, old.st_gid)

@@ -1,4 +1,5 @@
-"""Backups: one verified file of a whole collection, and the way back. Imports `databases`, all databases, the domain.
+"""Backups: one verified file of a whole collection, and the way back. Imports `databases`, all
+databases, the domain.
 
 Files get their names by `atomicfile`.
 """
@@ -67,7 +68,8 @@ class Lost(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A collection that was restored. `aside`: where its old file is now; `lost` is None if that cannot be read."""
+    """A collection that was restored. `aside`: where its old file is now; `lost` is None if that
+    cannot be read."""
 
     stores: int
     changes: int
@@ -91,14 +93,18 @@ def back_up(
 ) -> Backup:
     """Copy a collection into a new file, or into a folder, of whose backups the latest `keep` stay.
 
-    The file gets its name when it is complete, on the disk and verified; its SHA-256 is beside it. Raises
-    CannotStart, CopyFailed.
+    The file gets its name when it is complete, on the disk and verified; its SHA-256 is beside
+    it. Raises CannotStart, CopyFailed.
     """
     file = target / time.strftime("stores-%Y-%m-%d-%H%M%S.db") if target.is_dir() else target
     if keep is not None and file is target:
-        raise CannotStart("--keep is for a folder, of whose backups the latest stay", subject=str(target))
+        raise CannotStart(
+            "--keep is for a folder, of whose backups the latest stay", subject=str(target)
+        )
     try:
-        if file.exists() or databases.is_database_file(url, file):  # SQLite would delete a log that is none
+        if file.exists() or databases.is_database_file(
+            url, file
+        ):  # SQLite would delete a log that is none
             raise FileExistsError
         with atomicfile.unfinished(file) as new:
             stores, changes, _ = databases.copy(url, url_of(str(new)), progress)
@@ -108,7 +114,9 @@ def back_up(
             with atomicfile.replacing(checksum := _checksum_file(new)) as opened:
                 opened.write(f"{_checksum(new)}  {file.name}\n")
             committing()
-            atomicfile.publish(new, file)  # before its checksum, or two backups to one file would mix theirs
+            atomicfile.publish(
+                new, file
+            )  # before its checksum, or two backups to one file would mix theirs
             checksum.replace(_checksum_file(file))
             atomicfile.sync_folder(file.parent)
         _mark(url)
@@ -125,15 +133,21 @@ def back_up(
 
 
 def _mark(url: str) -> None:
-    """Note in the database when its latest backup was made, for the metrics, unless nothing can be written there."""
+    """Note in the database when its latest backup was made, for the metrics, unless nothing can
+    be written there."""
     with suppress(CannotStart, Unavailable), databases.writing(url) as session:
         session.write(_MARK, (time.time_ns() // 1_000_000,))
 
 
 def _delete_outdated(file: Path, keep: int, url: str) -> None:
-    """Delete the backups beside a new one, which stays, that are not among the latest, and what killed ones left."""
-    others = sorted(other for other in file.parent.iterdir() if _NAME.fullmatch(other.name) and other != file)
-    others = [other for other in others if not databases.is_database_file(url, other)]  # one that is served
+    """Delete the backups beside a new one, which stays, that are not among the latest, and what
+    killed ones left."""
+    others = sorted(
+        other for other in file.parent.iterdir() if _NAME.fullmatch(other.name) and other != file
+    )
+    others = [
+        other for other in others if not databases.is_database_file(url, other)
+    ]  # one that is served
     for old in others[: max(0, len(others) + 1 - keep)]:
         _checksum_file(old).unlink(missing_ok=True)
         old.unlink(missing_ok=True)
@@ -143,16 +157,19 @@ def _delete_outdated(file: Path, keep: int, url: str) -> None:
 
 
 def verify(url: str) -> list[str]:
-    """Return what is wrong with a database, [] if nothing is. Raises CannotStart if that cannot be said, Unavailable.
+    """Return what is wrong with a database, [] if nothing is. Raises CannotStart if that cannot
+    be said, Unavailable.
 
-    Ids and changes are numbered without a hole; each store is what its latest change made of it, and found by its
-    text; each change follows the one before it. A file also is what its SHA-256 beside it says, if there is one, and
-    SQLite finds it whole.
+    Ids and changes are numbered without a hole; each store is what its latest change made of it,
+    and found by its text; each change follows the one before it. A file also is what its SHA-256
+    beside it says, if there is one, and SQLite finds it whole.
     """
     with databases.blaming("DATABASE"):
         found = databases.database(url)
     if not found.exists():
-        raise CannotStart("there is no such database or backup: name another one", subject=found.name)
+        raise CannotStart(
+            "there is no such database or backup: name another one", subject=found.name
+        )
     if isinstance(found, SqliteDatabase) and (wrong := _differs(found.path)):
         return [wrong]
     try:
@@ -182,9 +199,13 @@ def _inconsistencies(snapshot: Snapshot) -> Iterator[str]:
 
 
 def restore(
-    file: Path, url: str, progress: Callable[[int, int], None], committing: Callable[[], None] = lambda: None
+    file: Path,
+    url: str,
+    progress: Callable[[int, int], None],
+    committing: Callable[[], None] = lambda: None,
 ) -> Restored:
-    """Put the collection of a backup in the place of that of a database, with a new epoch. Raises CannotStart.
+    """Put the collection of a backup in the place of that of a database, with a new epoch.
+    Raises CannotStart.
 
     A SQLite file that is there is moved aside; nobody may use it. Another database has to be empty.
     """
@@ -202,14 +223,17 @@ def restore(
             copied = databases.copy(backup, url_of(str(new)), progress)
             lost = _lost(old, backup) if old else None
             committing()
-            aside = goal.replace(new, time.strftime(f"before-restore-%Y-%m-%d-%H%M%S-{copied[2]}"), logs=old is None)
+            aside = goal.replace(
+                new, time.strftime(f"before-restore-%Y-%m-%d-%H%M%S-{copied[2]}"), logs=old is None
+            )
         return Restored(*copied, aside, lost)
     except OSError as error:
         raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
 
 
 def _lost(old: Snapshot, backup: str) -> Lost | None:
-    """Return what the present collection has and its backup has not, None if the backup is of another one."""
+    """Return what the present collection has and its backup has not, None if the backup is of
+    another one."""
     with databases.database(backup).snapshot() as kept:
         ((version,),) = kept.select(_VERSION)
         before: dict[str, bool] = dict(kept.select(_TOKENS))
@@ -235,13 +259,18 @@ def _checksum(file: Path) -> str:
 
 
 def _differs(file: Path) -> str | None:
-    """Return what is wrong if a file is not what its checksum beside it says. Raises CannotStart."""
+    """Return what is wrong if a file is not what its checksum beside it says. Raises
+    CannotStart."""
     beside = _checksum_file(file)
     if not beside.exists():
         return None
     try:
         expected = beside.read_bytes()[:64]
-        return None if _checksum(file).encode() == expected else f"its SHA-256 is not that of {beside.name}"
+        return (
+            None
+            if _checksum(file).encode() == expected
+            else f"its SHA-256 is not that of {beside.name}"
+        )
     except OSError as error:
         raise CannotStart(
             f"cannot be read ({error.strerror}): let the user who runs this read it",

@@ -1,4 +1,5 @@
-"""Domain: changes as clients see them, cursors, and the statement that selects a page. Imports only the domain."""
+"""Domain: changes as clients see them, cursors, and the statement that selects a page. Imports
+only the domain."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,8 @@ DEFAULT_LIMIT = 100
 """Changes of a page, unless the client says otherwise."""
 
 MAX_PAGE_BYTES = 2**20 - 128
-"""Bytes of the changes of a page, which has one at least (decision 51); with the rest of its body they are 1 MiB."""
+"""Bytes of the changes of a page, which has one at least (decision 51); with the rest of its
+body they are 1 MiB."""
 
 _CURSOR = re.compile(rb"(0|[1-9][0-9]{0,18})(?:\.([a-z2-7]{8}))?")
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,7 +24,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Cursor(NamedTuple):
-    """A place in the feed (decision 40): behind the change `seq`, None for the latest one. `epoch` may be ""."""
+    """A place in the feed (decision 40): behind the change `seq`, None for the latest one.
+    `epoch` may be ""."""
 
     seq: int | None = 0
     epoch: str = ""
@@ -31,11 +34,13 @@ class Cursor(NamedTuple):
         return f"{self.seq}.{self.epoch}"
 
     def number(self, version: int, epoch: str) -> int:
-        """Return the number of the change that it is behind; raise EpochEnded if a collection has no such place."""
+        """Return the number of the change that it is behind; raise EpochEnded if a collection
+        has no such place."""
         if self.epoch not in ("", epoch) or (self.seq or 0) > version:
             present = f"{version}.{epoch}"
             raise EpochEnded(
-                f"The cursor is of another history: read the list again, and go on from {present}", present
+                f"The cursor is of another history: read the list again, and go on from {present}",
+                present,
             )
         return version if self.seq is None else self.seq
 
@@ -54,7 +59,8 @@ def parse_cursor(value: bytes) -> Cursor | None:
 
 
 class ChangesQuery(NamedTuple):
-    """Which changes a page has: the first `limit` behind the cursor `after`, of all stores or of one.
+    """Which changes a page has: the first `limit` behind the cursor `after`, of all stores or of
+    one.
 
     With `newest_first`, those before the cursor, the latest first; before `NOW` are all.
     """
@@ -68,8 +74,8 @@ class ChangesQuery(NamedTuple):
 class Change(NamedTuple):
     """A change, the name of the token that wrote it, and what the store was before it.
 
-    `at` is in milliseconds since 1970. `previous` is the number of the store's change before this one, None for the
-    change that created the store.
+    `at` is in milliseconds since 1970. `previous` is the number of the store's change before
+    this one, None for the change that created the store.
     """
 
     seq: int
@@ -83,9 +89,13 @@ class Change(NamedTuple):
     previous_address: str | None
 
     def encode(self, *, with_by: bool) -> bytes:
-        """Return the change as JSON; its `by` is shown to clients with a token only (decision 45)."""
+        """Return the change as JSON; its `by` is shown to clients with a token only (decision
+        45)."""
         at = (_1970 + timedelta(milliseconds=self.at)).isoformat(timespec="milliseconds")
-        shown: dict[str, Any] = {"seq": self.seq, "type": "created" if self.previous is None else "replaced"}
+        shown: dict[str, Any] = {
+            "seq": self.seq,
+            "type": "created" if self.previous is None else "replaced",
+        }
         shown["at"] = at.replace("+00:00", "Z")
         if with_by and self.by is not None:
             shown["by"] = self.by
@@ -96,14 +106,16 @@ class Change(NamedTuple):
 
 
 class ChangesPage(NamedTuple):
-    """Changes in the order of their query; `version` and `epoch` are the collection's, of the same moment."""
+    """Changes in the order of their query; `version` and `epoch` are the collection's, of the
+    same moment."""
 
     changes: Sequence[Change]
     version: int
     epoch: str
 
     def encode(self, *, with_by: bool, size: int = 0) -> list[bytes]:
-        """Return as many of the changes as a page may have bytes of that has `size` already, each as JSON."""
+        """Return as many of the changes as a page may have bytes of that has `size` already,
+        each as JSON."""
         encoded = list[bytes]()
         for change in self.changes:
             data = change.encode(with_by=with_by)
@@ -117,11 +129,14 @@ class ChangesPage(NamedTuple):
 def statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
     """Return the statement that selects a page, in the words of both databases, and its parameters.
 
-    It is one statement, so that all it finds is of one moment: a change that commits between two would be skipped. It
-    finds by the lengths alone where the page ends, so that no content is loaded behind that.
+    It is one statement, so that all it finds is of one moment: a change that commits between two
+    would be skipped. It finds by the lengths alone where the page ends, so that no content is
+    loaded behind that.
     """
     order, is_behind = ("DESC", "<") if query.newest_first else ("ASC", ">")
-    of_store, limit = ("", "$2") if query.store is None else (" AND store_id = CAST($2 AS bigint)", "$3")
+    of_store, limit = (
+        ("", "$2") if query.store is None else (" AND store_id = CAST($2 AS bigint)", "$3")
+    )
 
     def of(seq: str, column: str) -> str:  # no join, for which PostgreSQL may read the whole table
         return f"(SELECT {column} FROM changes AS one WHERE one.seq = {seq})"  # noqa: S608 - of constants alone
@@ -149,7 +164,8 @@ def statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
 def page_of(rows: Iterable[Sequence[Any]], query: ChangesQuery) -> ChangesPage:
     """Return the page in the rows of `statement`.
 
-    Raises EpochEnded if the collection has no such place, Unavailable if a restore left no row of the collection.
+    Raises EpochEnded if the collection has no such place, Unavailable if a restore left no row
+    of the collection.
     """
     found = list(rows)
     if not found:

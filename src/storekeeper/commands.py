@@ -1,4 +1,5 @@
-"""Domain: commands that write, and the one pure function that decides what a batch writes. Imports only the domain.
+"""Domain: commands that write, and the one pure function that decides what a batch writes.
+Imports only the domain.
 
 Both databases carry out what `apply` returns; no other code contains a rule of a write.
 """
@@ -13,7 +14,8 @@ from storekeeper.errors import KeyReused, PreconditionFailed
 from storekeeper.stores import Payload, Replay, Store
 
 MIN_KEY_AGE = 24 * 60 * 60 * 1000
-"""Milliseconds for which an Idempotency-Key is kept, if no more than MAX_KEYS later ones come (decision 36)."""
+"""Milliseconds for which an Idempotency-Key is kept, if no more than MAX_KEYS later ones come
+(decision 36)."""
 
 MAX_KEYS = 5_000_000
 """Keys that are kept: older ones may be deleted, however young they are."""
@@ -42,7 +44,8 @@ def matches(tags: Tags, current: str) -> bool:
 
 
 Key: TypeAlias = tuple[str, int]
-"""A client's Idempotency-Key, and a hash of 64 bits of its request: route, id, content, and tags in If-Match."""
+"""A client's Idempotency-Key, and a hash of 64 bits of its request: route, id, content, and tags
+in If-Match."""
 
 
 @final
@@ -59,9 +62,11 @@ class Create(msgspec.Struct, frozen=True):
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Replace the content of the store of that id, a non-negative integer; nothing if there is none.
+    """Replace the content of the store of that id, a non-negative integer; nothing if there is
+    none.
 
-    With `if_match` only if the store has one of these tags, with `if_none_match` only if it has none of them.
+    With `if_match` only if the store has one of these tags, with `if_none_match` only if it has
+    none of them.
     """
 
     id: int
@@ -85,9 +90,11 @@ KeyEntry: TypeAlias = tuple[str, int, int]
 
 
 class Remembered(NamedTuple):
-    """What the database has of an Idempotency-Key: the hash of its request, the id and version of its response.
+    """What the database has of an Idempotency-Key: the hash of its request, the id and version
+    of its response.
 
-    The hash covers the content, so the response to a request with the same hash has the content of that request.
+    The hash covers the content, so the response to a request with the same hash has the content
+    of that request.
     """
 
     request: int
@@ -98,9 +105,10 @@ class Remembered(NamedTuple):
 class Before(msgspec.Struct, frozen=True):
     """The collection before a batch, as the database has it inside the batch's transaction.
 
-    `count` is how many stores there are; `at` is the time of the latest change, in milliseconds since 1970. By id,
-    `versions` has the version of each store of `replacements` that exists. `equal` has the places in the batch of
-    those replaces that would change no content. `remembered` has each key of `keys_of` that the database has.
+    `count` is how many stores there are; `at` is the time of the latest change, in milliseconds
+    since 1970. By id, `versions` has the version of each store of `replacements` that exists.
+    `equal` has the places in the batch of those replaces that would change no content.
+    `remembered` has each key of `keys_of` that the database has.
     """
 
     count: int
@@ -113,7 +121,8 @@ class Before(msgspec.Struct, frozen=True):
 
 
 def replacements(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
-    """Return the place, id and new content of each replace; the database compares them with what it has."""
+    """Return the place, id and new content of each replace; the database compares them with what
+    it has."""
     return [
         (place, command.id, command.payload.name, command.payload.address)
         for place, command in enumerate(commands)
@@ -137,8 +146,8 @@ def memory_size(command: Command) -> int:
 def apply(commands: Iterable[Command], before: Before, now: int) -> "Batch":
     """Decide what commands do, one after another, to the collection as it was before them.
 
-    `now` is in milliseconds since 1970; no change is earlier than the one before it (decision 41). Ids are dense, so
-    the count gives the next one (decision 25).
+    `now` is in milliseconds since 1970; no change is earlier than the one before it (decision
+    41). Ids are dense, so the count gives the next one (decision 25).
     """
     batch = Batch(before, now)
     batch.results = [batch.carry_out(place, command) for place, command in enumerate(commands)]
@@ -170,14 +179,17 @@ class Batch:
         return bool(self.changes or self.keys)
 
     def carry_out(self, place: int, command: Command) -> Result:
-        """Apply the command at that place of the batch; check key, store and tags in the order of decision 31."""
+        """Apply the command at that place of the batch; check key, store and tags in the order
+        of decision 31."""
         if command.key is None:
             return self._write(place, command)
         key, request = command.key
         if (known := self._remembered.get(key)) is not None:
             if known.request != request:
                 return KeyReused("The Idempotency-Key was used for another request: send a new one")
-            return Replay(known.id, command.payload.name, command.payload.address, known.version, self._epoch)
+            return Replay(
+                known.id, command.payload.name, command.payload.address, known.version, self._epoch
+            )
         result = self._write(place, command)
         if isinstance(result, Store):
             self._remembered[key] = Remembered(request, result.id, result.version)
@@ -188,8 +200,12 @@ class Batch:
         return self._create(command) if type(command) is Create else self._replace(place, command)
 
     def _create(self, command: Create) -> Result:
-        if command.if_match is not None and not matches(command.if_match, current := tag(self.version, self._epoch)):
-            return PreconditionFailed(f"The list has changed: its version is {self.version} now", current)
+        if command.if_match is not None and not matches(
+            command.if_match, current := tag(self.version, self._epoch)
+        ):
+            return PreconditionFailed(
+                f"The list has changed: its version is {self.version} now", current
+            )
         self.count += 1
         return self._change(self.created, self.count, command.payload, command.token_number)
 
@@ -205,13 +221,19 @@ class Batch:
         else:
             return None
         conditional = command.if_match is not None or command.if_none_match is not None
-        if conditional and (refusal := _refusal(command, current := tag(version, self._epoch), equal=equal)):
-            return PreconditionFailed(f"Store {id} {refusal}: its version is {version} now", current)
+        if conditional and (
+            refusal := _refusal(command, current := tag(version, self._epoch), equal=equal)
+        ):
+            return PreconditionFailed(
+                f"Store {id} {refusal}: its version is {version} now", current
+            )
         if equal:
             return Store(id, payload.name, payload.address, version, self._epoch)
         return self._change(latest, id, payload, command.token_number)
 
-    def _change(self, latest: dict[int, Change], id: int, payload: Payload, token_number: int) -> Store:
+    def _change(
+        self, latest: dict[int, Change], id: int, payload: Payload, token_number: int
+    ) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address
         latest[id] = change = (version, id, name, address, self.at, self.count, token_number)
@@ -223,5 +245,7 @@ def _refusal(command: Replace, current: str, *, equal: bool) -> str:
     if command.if_none_match is not None and matches(command.if_none_match, current):
         return "matches If-None-Match"
     # If the store is what the payload says, its first response was lost (decision 34).
-    is_refused = command.if_match is not None and not equal and not matches(command.if_match, current)
+    is_refused = (
+        command.if_match is not None and not equal and not matches(command.if_match, current)
+    )
     return "has changed" if is_refused else ""

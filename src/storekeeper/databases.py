@@ -1,4 +1,5 @@
-"""The database that a URL names, and what commands do with one. Imports all databases, `transfer`, the domain."""
+"""The database that a URL names, and what commands do with one. Imports all databases,
+`transfer`, the domain."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,7 +29,8 @@ _EPOCH = "SELECT epoch FROM collection"
 
 
 class Database(Protocol):
-    """A database, which may not exist yet. All methods raise CannotStart and, but for `open_collection`, Unavailable.
+    """A database, which may not exist yet. All methods raise CannotStart and, but for
+    `open_collection`, Unavailable.
 
     A service may use the database at the same time; commands that write wait for each other.
     """
@@ -45,11 +47,13 @@ class Database(Protocol):
     def open_collection(self, fail: Fail, reached: Callable[[], None] = lambda: None) -> Collection:
         """Prepare the database, and open its collection on the running event loop.
 
-        It calls `reached`, perhaps on a thread, before it reads the prepared database, and after each Unavailable.
+        It calls `reached`, perhaps on a thread, before it reads the prepared database, and after
+        each Unavailable.
         """
 
     def prepare(self, *, upgrade: bool = True) -> object:
-        """Create the database or, with `upgrade`, upgrade it: commands refuse an older one, as it may be in use."""
+        """Create the database or, with `upgrade`, upgrade it: commands refuse an older one, as
+        it may be in use."""
 
     def exists(self) -> bool:
         """Return whether there is a collection; create nothing."""
@@ -63,12 +67,16 @@ class Database(Protocol):
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open the collection to read it, even where nothing can be written."""
 
-    def target(self, *, committing: Callable[[], None] = lambda: None) -> AbstractContextManager[Snapshot]:
-        """Open a new file or an empty PostgreSQL, to fill it; call `committing` right before that lasts."""
+    def target(
+        self, *, committing: Callable[[], None] = lambda: None
+    ) -> AbstractContextManager[Snapshot]:
+        """Open a new file or an empty PostgreSQL, to fill it; call `committing` right before
+        that lasts."""
 
 
 class CopyFailed(StorekeeperError):
-    """A copy failed; the subject is the database that is to blame. `outcome` is as in Unavailable."""
+    """A copy failed; the subject is the database that is to blame. `outcome` is as in
+    Unavailable."""
 
     def __init__(self, subject: str, error: StorekeeperError) -> None:
         self.outcome = error.outcome if isinstance(error, Unavailable) else Outcome.NONE
@@ -89,7 +97,8 @@ def database(url: str) -> Database:
 
 
 def existing(url: str) -> Database:
-    """Return the database that a URL names. Raises CannotStart if there is no collection, or Unavailable."""
+    """Return the database that a URL names. Raises CannotStart if there is no collection, or
+    Unavailable."""
     found = database(url)
     if not found.exists():
         raise WrongDatabase(
@@ -100,8 +109,12 @@ def existing(url: str) -> Database:
 
 @contextmanager
 def writing(url: str) -> Iterator[Session]:
-    """Open a collection to write to it, behind the lock of all writers. Raises CannotStart, Unavailable."""
-    with existing(url).session(lock_timeout=staging.LOCK_TIMEOUT) as session, session.writing(lambda: None):
+    """Open a collection to write to it, behind the lock of all writers. Raises CannotStart,
+    Unavailable."""
+    with (
+        existing(url).session(lock_timeout=staging.LOCK_TIMEOUT) as session,
+        session.writing(lambda: None),
+    ):
         yield session
 
 
@@ -149,7 +162,8 @@ def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
 
 
 def refuse_tokens(url: str) -> None:
-    """Raise CannotStart if there are tokens: without --auth, nobody said which requests need one."""
+    """Raise CannotStart if there are tokens: without --auth, nobody said which requests need
+    one."""
     if read_tokens(url):
         raise CannotStart(
             "the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all,"
@@ -181,7 +195,9 @@ def epoch(url: str, *, renew: bool) -> str:
         with found.snapshot() as snapshot:
             rows = list(snapshot.select(_EPOCH))
     if not rows:
-        raise Unavailable("The row of the collection is missing, or a trigger or rule keeps it from changing")
+        raise Unavailable(
+            "The row of the collection is missing, or a trigger or rule keeps it from changing"
+        )
     return str(rows[0][0])
 
 
@@ -198,20 +214,29 @@ def copy(
         origin = database(source)
     with blaming("target"):
         goal = database(target)
-    reading, writing = partial(blaming, f"source {origin.name}"), partial(blaming, f"target {goal.name}")
+    reading, writing = (
+        partial(blaming, f"source {origin.name}"),
+        partial(blaming, f"target {goal.name}"),
+    )
     with reading():
         if not origin.exists():
             raise CannotStart("there is no such database, or it is empty")
     with writing():
         if isinstance(goal, SqliteDatabase) and is_database_file(source, goal.path):
             raise CannotStart("the file is the source itself, or its log: name another one")
-    with reading(), origin.snapshot() as rows, writing(), goal.target(committing=committing) as filled:
+    with (
+        reading(),
+        origin.snapshot() as rows,
+        writing(),
+        goal.target(committing=committing) as filled,
+    ):
         return transfer.copy(rows, filled, progress, move=move, reading=reading)
 
 
 @contextmanager
 def blaming(subject: str) -> Iterator[None]:
-    """Turn each StorekeeperError into a CopyFailed with that subject, but for one that is a CopyFailed already."""
+    """Turn each StorekeeperError into a CopyFailed with that subject, but for one that is a
+    CopyFailed already."""
     try:
         yield
     except CopyFailed:
@@ -224,21 +249,32 @@ def sqlite_path(url: str) -> Path:
     """Return the file that a URL names. Raises CannotStart if it names none."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme != "sqlite":
-        # An invalid URL may have a password anywhere, so do not show it; a plain word or path has none.
+        # An invalid URL may have a password anywhere, so do not show it; a plain word or path has
+        # none.
         shown = scheme if separator and scheme.isalnum() else url
         if not url.startswith("sqlite") and set(shown) & set(":@=?"):
             shown = ""
-        raise WrongDatabase(f"unknown kind of database{f' {shown!r}' if shown or not url else ''}; use {DATABASES}")
+        raise WrongDatabase(
+            f"unknown kind of database{f' {shown!r}' if shown or not url else ''}; use {DATABASES}"
+        )
     name = unquote(rest[1:], errors="surrogateescape")
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
         raise WrongDatabase(f"{url} names no file; use {DATABASES}")
-    if "?" in rest:  # options such as `?timeout=5`, which other programs take, would name another, new file
-        raise WrongDatabase(f"nothing may follow {url.partition('?')[0]}; in the name of a file, write %3F for a ?")
+    if (
+        "?" in rest
+    ):  # options such as `?timeout=5`, which other programs take, would name another, new file
+        raise WrongDatabase(
+            f"nothing may follow {url.partition('?')[0]}; in the name of a file, write %3F for a ?"
+        )
     try:
         path = Path(name).absolute()
         str(path).encode()  # the current folder is a part of it
         return path
     except UnicodeEncodeError:
-        raise WrongDatabase(f"the name of the file {str(path)!r} is not UTF-8; use {DATABASES}") from None
+        raise WrongDatabase(
+            f"the name of the file {str(path)!r} is not UTF-8; use {DATABASES}"
+        ) from None
     except FileNotFoundError:
-        raise WrongDatabase(f"{url} is in the current folder, which was deleted: go to another one") from None
+        raise WrongDatabase(
+            f"{url} is in the current folder, which was deleted: go to another one"
+        ) from None

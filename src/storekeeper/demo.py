@@ -1,4 +1,5 @@
-"""The list of `serve --demo`: 1,000 made-up stores with a history of six weeks. Imports `databases`, the domain."""
+"""The list of `serve --demo`: 1,000 made-up stores with a history of six weeks. Imports
+`databases`, the domain."""
 
 import random
 import time
@@ -25,7 +26,14 @@ Wrexham LL13|York YO1|Youghal P36""".replace("\n", "|").split("|")
 _PLACES = """Abbey|Airport|Arcade|Bridge|Canal Side|Castle Hill|Cathedral|Corn Exchange|East Gate|Harbour|Library
 Lighthouse|Market Hall|Museum|North Gate|Old Mill|Orchard|Park|Pier|Quayside|Riverside|Station|Tram Depot|University
 Waterside""".replace("\n", "|").split("|")
-_STREETS = ("High Street", "Mill Lane", "Quay Road", "Station Approach", "Custom House Lane", "Canons Road")
+_STREETS = (
+    "High Street",
+    "Mill Lane",
+    "Quay Road",
+    "Station Approach",
+    "Custom House Lane",
+    "Canons Road",
+)
 _NAMES = ("anna", "erik", "erp", "noor")
 _ERP = 3
 _DAY = 86_400_000
@@ -35,7 +43,8 @@ _COUNT, _CREATED, _EDITS, _IMPORTED = 1000, 40, 260, 33
 
 @contextmanager
 def prepared(settings: Settings) -> Iterator[tuple[Settings, str]]:
-    """Make the database, for as long as this lasts; yield its settings, and a token that may write."""
+    """Make the database, for as long as this lasts; yield its settings, and a token that may
+    write."""
     if settings.database != Settings().database:
         raise CannotStart("--demo has a database of its own: leave --database out")
     with TemporaryDirectory(prefix="storekeeper-demo-") as folder:
@@ -47,10 +56,15 @@ def prepared(settings: Settings) -> Iterator[tuple[Settings, str]]:
 def _fill(url: str, text: str) -> None:
     now = time.time_ns() // 1_000_000
     changes = list(_changes(random.Random(1), now))  # noqa: S311 - no secret
-    stores = list({change["id"]: change for change in changes}.values())  # in the order of their creation
+    stores = list(
+        {change["id"]: change for change in changes}.values()
+    )  # in the order of their creation
     of_all = {"scope": "write", "created": now - _BEGIN}
     hashes = [hashed(each.encode()) for each in (text, generate(), generate(), generate())]
-    tokens = [{"number": n + 1, "name": _NAMES[n], "hash": hashes[n], **of_all} for n in range(len(_NAMES))]
+    tokens = [
+        {"number": n + 1, "name": _NAMES[n], "hash": hashes[n], **of_all}
+        for n in range(len(_NAMES))
+    ]
     with databases.database(url).target() as target:
         for table, rows in {"stores": stores, "changes": changes, "tokens": tokens}.items():
             target.fill(table, (tuple(row.get(column) for column in TABLES[table]) for row in rows))
@@ -58,7 +72,8 @@ def _fill(url: str, text: str) -> None:
 
 
 def _changes(chance: random.Random, now: int) -> Iterator[dict[str, Any]]:
-    """Yield changes in their order, with the columns of their stores: an import, single ones, and one more import."""
+    """Yield changes in their order, with the columns of their stores: an import, single ones,
+    and one more import."""
 
     def street() -> str:
         return f"{chance.randint(1, 180)} {chance.choice(_STREETS)}"
@@ -69,10 +84,14 @@ def _changes(chance: random.Random, now: int) -> Iterator[dict[str, Any]]:
     names = [name for name, _ in both]
     addresses = [f"{street()}, {town}" if chance.random() < 0.96 else None for _, town in both]
     new = [n >= _EDITS for n in range(_EDITS + _CREATED)]
-    events = [(now - chance.randrange(_BEGIN - _DAY), chance.randint(1, 4), is_new) for is_new in new]
+    events = [
+        (now - chance.randrange(_BEGIN - _DAY), chance.randint(1, 4), is_new) for is_new in new
+    ]
     events = sorted([*events, *[(now - _SECOND_IMPORT, _ERP, False)] * _IMPORTED])
     count = 0
-    for seq, (at, by, is_new) in enumerate([(now - _BEGIN, _ERP, True)] * (_COUNT - _CREATED) + events, 1):
+    for seq, (at, by, is_new) in enumerate(
+        [(now - _BEGIN, _ERP, True)] * (_COUNT - _CREATED) + events, 1
+    ):
         count += is_new
         id = count if is_new else chance.randint(1, count)
         n = id - 1

@@ -1,4 +1,5 @@
-"""Domain: what can go wrong. Any other error than a StorekeeperError is a bug. Imports nothing of the project."""
+"""Domain: what can go wrong. Any other error than a StorekeeperError is a bug. Imports nothing
+of the project."""
 
 from enum import StrEnum
 
@@ -21,8 +22,8 @@ class Outcome(StrEnum):
 class StorekeeperError(Exception):
     """The base of every error that is not a bug; its text may be shown to the client.
 
-    `problem` is one sentence; `subject`, if it is given, is what has the problem: a file, a database, an option. The
-    text is both.
+    `problem` is one sentence; `subject`, if it is given, is what has the problem: a file, a
+    database, an option. The text is both.
     """
 
     def __init__(self, problem: str, *, subject: str = "") -> None:
@@ -31,7 +32,8 @@ class StorekeeperError(Exception):
 
 
 class InvalidInput(StorekeeperError):
-    """The part `source` of a request breaks its rules. `violations` has the contract's sentence for each wrong field.
+    """The part `source` of a request breaks its rules. `violations` has the contract's sentence
+    for each wrong field.
 
     The fields are in the order of decision 9. A single text is about the part as a whole.
     """
@@ -39,11 +41,14 @@ class InvalidInput(StorekeeperError):
     def __init__(self, source: str, violations: dict[str, str] | str) -> None:
         self.source = source
         self.violations = {} if isinstance(violations, str) else violations
-        super().__init__(violations if isinstance(violations, str) else ". ".join(violations.values()))
+        super().__init__(
+            violations if isinstance(violations, str) else ". ".join(violations.values())
+        )
 
 
 class PreconditionFailed(StorekeeperError):
-    """If-Match or If-None-Match does not hold; nothing was written. `tag` is the current entity tag."""
+    """If-Match or If-None-Match does not hold; nothing was written. `tag` is the current entity
+    tag."""
 
     def __init__(self, message: str, tag: str) -> None:
         self.tag = tag
@@ -55,7 +60,8 @@ class KeyReused(StorekeeperError):
 
 
 class EpochEnded(StorekeeperError):
-    """A cursor or moment is of another history than the present one; `cursor` is the present cursor (decision 40)."""
+    """A cursor or moment is of another history than the present one; `cursor` is the present
+    cursor (decision 40)."""
 
     def __init__(self, message: str, cursor: str) -> None:
         self.cursor = cursor
@@ -63,7 +69,8 @@ class EpochEnded(StorekeeperError):
 
 
 class Unavailable(StorekeeperError):
-    """The database does not respond now; later it may. `outcome` says whether a write may have happened."""
+    """The database does not respond now; later it may. `outcome` says whether a write may have
+    happened."""
 
     def __init__(self, problem: str, outcome: Outcome = Outcome.NONE, *, subject: str = "") -> None:
         self.outcome = outcome

@@ -1,4 +1,5 @@
-"""The events that the service logs, and how often. Imports `log`, and structlog at the first line."""
+"""The events that the service logs, and how often. Imports `log`, and structlog at the first
+line."""
 
 import asyncio
 import atexit
@@ -16,7 +17,8 @@ from typing import Any, Literal, cast
 from storekeeper.log import Log
 
 BURST = 10
-"""Lines of one event that are logged at once; after them one in a second, with the number of suppressed lines."""
+"""Lines of one event that are logged at once; after them one in a second, with the number of
+suppressed lines."""
 
 REMINDER_INTERVAL = 60.0
 """Seconds between two lines of an event of `_REMINDED`."""
@@ -49,10 +51,15 @@ class Event(Enum):
     DROPPED = "warning", "log lines dropped because nobody read them"
 
 
-_ENDS = {Event.WRITES_ACCEPTED: Event.WRITES_REFUSED, Event.DATABASE_REACHABLE: Event.DATABASE_UNREACHABLE}
+_ENDS = {
+    Event.WRITES_ACCEPTED: Event.WRITES_REFUSED,
+    Event.DATABASE_REACHABLE: Event.DATABASE_UNREACHABLE,
+}
 """Events that end what another one reports: when that begins anew, it is logged at once."""
 
-_REMINDED = frozenset((Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS, *_ENDS.values()))
+_REMINDED = frozenset(
+    (Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS, *_ENDS.values())
+)
 """Events that report many requests, or what lasts."""
 
 request_id = ContextVar("request_id", default=b"")
@@ -67,7 +74,8 @@ _due: dict[Event, float] = {}
 def emit(event: Event, **fields: Any) -> None:
     """Log an event as one line on stderr; an exception in `error` adds its traceback.
 
-    The service never waits for the log: it continues if nobody reads the log, or if its disk is full.
+    The service never waits for the log: it continues if nobody reads the log, or if its disk is
+    full.
     """
     if (ended := _ENDS.get(event)) is not None:
         _due.pop(ended, None)
@@ -123,12 +131,21 @@ def _line(event: Event, fields: dict[str, Any]) -> str:
     try:
         return str(getattr(_logger(), level)(text, **fields))
     except (OSError, ImportError, MemoryError):  # no file can be opened to import structlog
-        return " ".join([f'level={level} event="{text}"', *(f"{name}={value!r}" for name, value in fields.items())])
+        return " ".join(
+            [
+                f'level={level} event="{text}"',
+                *(f"{name}={value!r}" for name, value in fields.items()),
+            ]
+        )
 
 
 def _encoded(line: str) -> bytes:
-    if not line.isprintable():  # it may have a client's bytes in it, and would move the cursor of a terminal
-        line = "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in line])
+    if (
+        not line.isprintable()
+    ):  # it may have a client's bytes in it, and would move the cursor of a terminal
+        line = "".join(
+            [c if c.isprintable() else c.encode("unicode_escape").decode() for c in line]
+        )
     return f"{line}\n".encode()
 
 
@@ -136,7 +153,11 @@ def _encoded(line: str) -> bytes:
 def _log() -> Log | None:
     try:
         file = sys.stderr.fileno()
-    except (AttributeError, OSError, ValueError):  # there is no stderr: another file may have its number
+    except (
+        AttributeError,
+        OSError,
+        ValueError,
+    ):  # there is no stderr: another file may have its number
         return None
     os.register_at_fork(after_in_child=_log.cache_clear)
     atexit.register(flush)
@@ -152,7 +173,9 @@ def _logger() -> Any:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+            structlog.processors.LogfmtRenderer(
+                key_order=["timestamp", "level", "event"], bool_as_flag=False
+            )
             if _format == "logfmt"
             else structlog.processors.JSONRenderer(
                 lambda line, **options: json.dumps(line, **options).replace("\x7f", r"\u007f")
@@ -177,7 +200,8 @@ def _structlog() -> Any:
 
 
 def bridge_log() -> None:
-    """Send the warnings and errors of uvicorn, asyncio and other libraries to the log of the service."""
+    """Send the warnings and errors of uvicorn, asyncio and other libraries to the log of the
+    service."""
     logging.getLogger().handlers = [_Bridge()]
     logging.getLogger().setLevel(logging.WARNING)
 
@@ -185,5 +209,7 @@ def bridge_log() -> None:
 class _Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, asyncio.CancelledError):  # a second signal cancels what the first one lets end
+        if not isinstance(
+            error, asyncio.CancelledError
+        ):  # a second signal cancels what the first one lets end
             emit(Event.SERVER, message=record.getMessage(), error=error)

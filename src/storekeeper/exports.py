@@ -1,4 +1,5 @@
-"""Which stores an export has, and its columns, whatever the database and the format. Imports `sheets`, the domain."""
+"""Which stores an export has, and its columns, whatever the database and the format. Imports
+`sheets`, the domain."""
 
 import time
 from collections.abc import Callable
@@ -25,9 +26,11 @@ _AS_OF = f"""(SELECT store_id AS id, {FIELDS} FROM changes JOIN (
 
 
 class Export(msgspec.Struct, frozen=True):
-    """An export: all stores, or those that a search finds, or as they were at a moment; ascending by id.
+    """An export: all stores, or those that a search finds, or as they were at a moment;
+    ascending by id.
 
-    `key_column` is the column whose keys of outside systems stand beside each store, "" for none. `excel` is for CSV.
+    `key_column` is the column whose keys of outside systems stand beside each store, "" for
+    none. `excel` is for CSV.
     """
 
     format: str = "csv"
@@ -38,7 +41,8 @@ class Export(msgspec.Struct, frozen=True):
 
 
 class Exported(NamedTuple):
-    """What was written: how many stores, their version and epoch, and whether cells of CSV begin as formulas do."""
+    """What was written: how many stores, their version and epoch, and whether cells of CSV begin
+    as formulas do."""
 
     stores: int
     version: int
@@ -46,8 +50,11 @@ class Exported(NamedTuple):
     has_formulas: bool
 
 
-def write(snapshot: Snapshot, options: Export, file: IO[bytes] | None, progress: Callable[[int], None]) -> Exported:
-    """Write an export, to no file for a HEAD; `progress` gets the rows so far. Raises InvalidInput, EpochEnded."""
+def write(
+    snapshot: Snapshot, options: Export, file: IO[bytes] | None, progress: Callable[[int], None]
+) -> Exported:
+    """Write an export, to no file for a HEAD; `progress` gets the rows so far. Raises
+    InvalidInput, EpochEnded."""
     from storekeeper.sheets import writing  # noqa: PLC0415 - a start of the service needs no csv and no zipfile
 
     _, version, epoch = snapshot.state()
@@ -61,11 +68,16 @@ def write(snapshot: Snapshot, options: Export, file: IO[bytes] | None, progress:
         nonlocal count, has_formulas
         for count, (id, name, address, *key) in enumerate(found, 1):
             row = (id, name, address, f"{version}.{epoch}", *key)
-            has_formulas = has_formulas or (options.format == "csv" and writing.begins_a_formula(row))
+            has_formulas = has_formulas or (
+                options.format == "csv" and writing.begins_a_formula(row)
+            )
             yield row
             progress(count)
 
-    with closing(_select(snapshot, options, version, key_column)) as found, closing(rows()) as shown:
+    with (
+        closing(_select(snapshot, options, version, key_column)) as found,
+        closing(rows()) as shown,
+    ):
         if file is not None:
             writing.write(file, options.format, columns, shown, excel=options.excel)
     return Exported(count, version, epoch, has_formulas)
@@ -81,7 +93,8 @@ def _version_at(snapshot: Snapshot, at: Moment, version: int, epoch: str) -> int
 
 
 def _key_column(snapshot: Snapshot, asked: str) -> str:
-    """Return the column of keys as it is remembered, "" if none is asked for. Raises InvalidInput."""
+    """Return the column of keys as it is remembered, "" if none is asked for. Raises
+    InvalidInput."""
     if not asked:
         return ""
     columns = [name for (name,) in snapshot.select(_KEY_COLUMNS)]
@@ -91,7 +104,9 @@ def _key_column(snapshot: Snapshot, asked: str) -> str:
         if name.strip().casefold() == asked.strip().casefold():
             return str(name)
     known = f"these have keys: {', '.join(columns)}" if columns else "no store has any"
-    raise InvalidInput("query", {"with": f'"with" must be a column that stores have keys of; {known}'})
+    raise InvalidInput(
+        "query", {"with": f'"with" must be a column that stores have keys of; {known}'}
+    )
 
 
 def _select(snapshot: Snapshot, options: Export, version: int, key_column: str) -> Rows:
@@ -104,6 +119,7 @@ def _select(snapshot: Snapshot, options: Export, version: int, key_column: str) 
         return
     search = options.search
     by_key = {id for (id,) in snapshot.select(_WITH_KEY, search.text)}
-    for text, id, *row in snapshot.select(f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id", *values):  # noqa: S608 - as above
+    query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - as above
+    for text, id, *row in snapshot.select(query, *values):
         if id == search.id or id in by_key or all(word in text for word in search.words):
             yield id, *row

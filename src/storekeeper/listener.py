@@ -1,4 +1,5 @@
-"""What the service needs of the system: a socket, its clients, and open files. Imports `http` and the domain."""
+"""What the service needs of the system: a socket, its clients, and open files. Imports `http`
+and the domain."""
 
 import fcntl
 import os
@@ -15,7 +16,8 @@ from storekeeper.http.limits import limit_unsent, raise_files_limit
 
 FILES_NEEDED = 60
 FILES_PER_WORKER = 4
-"""Files that a process opens before any client connects, and those that a supervisor opens for each worker."""
+"""Files that a process opens before any client connects, and those that a supervisor opens for
+each worker."""
 
 UDS_MODE = 0o660
 """The mode of a Unix socket: its owner and its group connect."""
@@ -26,16 +28,20 @@ _FIRST_PASSED = 3
 
 
 def check_open_files_limit(workers: int) -> None:
-    """Raise CannotStart if the system permits too few open files for a service with so many workers."""
+    """Raise CannotStart if the system permits too few open files for a service with so many
+    workers."""
     raise_files_limit()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = FILES_NEEDED + FILES_PER_WORKER * workers
     if limit != resource.RLIM_INFINITY and limit < needed:
-        raise CannotStart(f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n")
+        raise CannotStart(
+            f"only {limit} files may be open at once, at least {needed} are needed: raise ulimit -n"
+        )
 
 
 def passed_by_systemd() -> socket.socket | None:
-    """Return the listening socket that systemd, or another program in its way, passed. Raises CannotStart."""
+    """Return the listening socket that systemd, or another program in its way, passed. Raises
+    CannotStart."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") == "0":
         return None
     with suppress(OSError):
@@ -48,11 +54,14 @@ def passed_by_systemd() -> socket.socket | None:
         ):
             passed.setblocking(False)
             return passed
-    raise CannotStart("systemd has to pass one socket that listens: one ListenStream, and no Accept=yes")
+    raise CannotStart(
+        "systemd has to pass one socket that listens: one ListenStream, and no Accept=yes"
+    )
 
 
 def bind(host: str, port: int, uds: str | None = None) -> AbstractContextManager[socket.socket]:
-    """Open a Unix socket if there is a path for one, else a socket for a host and a port, which does not listen yet.
+    """Open a Unix socket if there is a path for one, else a socket for a host and a port, which
+    does not listen yet.
 
     Raises CannotStart if another service listens there.
     """
@@ -101,7 +110,8 @@ def _bound_to_path(path: Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other starts from the sockets of a folder: two of them could remove the same stale one."""
+    """Keep other starts from the sockets of a folder: two of them could remove the same stale
+    one."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(number, fcntl.LOCK_EX)
@@ -145,12 +155,14 @@ def _refusal(host: str, port: int, error: Exception) -> CannotStart:
 
 
 def host_of(listener: socket.socket) -> str:
-    """Return the address that a socket is bound to; `localhost` for a Unix socket: nobody else reaches it."""
+    """Return the address that a socket is bound to; `localhost` for a Unix socket: nobody else
+    reaches it."""
     return "localhost" if listener.family == socket.AF_UNIX else str(listener.getsockname()[0])
 
 
 def address_of(listener: socket.socket, host: str) -> str:
-    """Return where clients find a socket that is bound to a host of that name: a URL, or `unix:` and a path."""
+    """Return where clients find a socket that is bound to a host of that name: a URL, or `unix:`
+    and a path."""
     if listener.family == socket.AF_UNIX:
         return f"unix:{listener.getsockname()}"
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

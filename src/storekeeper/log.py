@@ -1,4 +1,5 @@
-"""A log whose lines a thread writes: who logs never waits for a reader. Imports nothing of the project."""
+"""A log whose lines a thread writes: who logs never waits for a reader. Imports nothing of the
+project."""
 
 import os
 import select
@@ -14,7 +15,8 @@ MAX_LINE_BYTES = 64 * 1024
 
 
 class Log:
-    """Writes lines to a file descriptor, in order. `format_dropped` returns a line that reports `n` dropped lines."""
+    """Writes lines to a file descriptor, in order. `format_dropped` returns a line that reports
+    `n` dropped lines."""
 
     def __init__(self, file: int, format_dropped: Callable[[int], bytes]) -> None:
         self._file = file
@@ -30,7 +32,9 @@ class Log:
             if len(self.waiting) >= MAX_QUEUED_LINES:
                 self._dropped += 1
                 return
-            self.waiting.append(line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + b"\n")
+            self.waiting.append(
+                line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + b"\n"
+            )
             self._changed.notify_all()
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
@@ -58,7 +62,8 @@ class Log:
             pass
 
     def _write_some(self, *, wait: bool) -> bool:
-        """Write the first line; without `wait`, what a pipe takes of it at once. Return False if that is nothing."""
+        """Write the first line; without `wait`, what a pipe takes of it at once. Return False if
+        that is nothing."""
         poll = select.poll()
         poll.register(self._file, select.POLLOUT)
         if not poll.poll(None if wait else 0):
@@ -67,7 +72,9 @@ class Log:
         try:
             # In one piece if possible: other processes write lines to the same file.
             written = os.write(self._file, line if wait else line[: select.PIPE_BUF])
-        except BlockingIOError:  # another program has made the pipe non-blocking, and filled it just now
+        except (
+            BlockingIOError
+        ):  # another program has made the pipe non-blocking, and filled it just now
             written = 0
         except OSError:  # the reader is gone, or the disk is full
             written = len(line)

@@ -1,4 +1,5 @@
-"""Domain: the text of a store that is searched, and what a search looks for (decision 39). Imports the tables."""
+"""Domain: the text of a store that is searched, and what a search looks for (decision 39).
+Imports the tables."""
 
 import unicodedata
 from itertools import filterfalse
@@ -29,7 +30,8 @@ _NEVER = "  "
 
 
 def fold(text: str) -> str:
-    """Return a text without case and marks (NFKD without combining marks, casefolded), its runs of blanks as one."""
+    """Return a text without case and marks (NFKD without combining marks, casefolded), its runs
+    of blanks as one."""
     if text.isascii():
         text = text.lower()
     else:
@@ -39,15 +41,17 @@ def fold(text: str) -> str:
 
 
 def folded(name: str, address: str | None) -> str:
-    """Return the text of a store that is searched: no word, as none has a blank, occurs across its two parts."""
+    """Return the text of a store that is searched: no word, as none has a blank, occurs across
+    its two parts."""
     return fold(f"{name} {(address or '')[:MAX_SEARCHED_LENGTH]}")
 
 
 class Search(NamedTuple):
     """What a client searches for: stores that have all of these folded words, the longest first.
 
-    Besides, the store of the number `id`, which comes first unless the page `follows` another one, and the stores
-    that have the whole `text` as a key of an outside system. `id` is 0 if the text is no number.
+    Besides, the store of the number `id`, which comes first unless the page `follows` another
+    one, and the stores that have the whole `text` as a key of an outside system. `id` is 0 if
+    the text is no number.
     """
 
     words: tuple[str, ...]
@@ -56,7 +60,8 @@ class Search(NamedTuple):
     follows: bool = False
 
     def parameters(self, after: int, limit: int) -> tuple[str | int, ...]:
-        """Return the parameters of `statement` for the first `limit` stores behind the id `after`."""
+        """Return the parameters of `statement` for the first `limit` stores behind the id
+        `after`."""
         words = (*self.words, *("",) * (MAX_WORDS - len(self.words)))
         return min(after, MAX_INTEGER), self.id, *words, limit, self.text
 
@@ -79,12 +84,15 @@ NOTHING = Search((_NEVER,), "")
 def statement(position: str) -> str:
     """Return the statement that finds the ids of stores, ascending, but that of `Search.id`.
 
-    `position` is the database's function that returns where a text has another one, 0 for nowhere, 1 for an empty
-    one.
+    `position` is the database's function that returns where a text has another one, 0 for
+    nowhere, 1 for an empty one.
     """
-    # CASE looks for a word only in texts that have the words before it. And it leaves PostgreSQL no guess of how few
-    # these are, by which it would read all stores, and sort, instead of ending at the limit.
-    lacking = " ".join(f"WHEN {position}(folded, ${number}) = 0 THEN false" for number in range(3, 3 + MAX_WORDS))
+    # CASE looks for a word only in texts that have the words before it. And it leaves PostgreSQL no
+    # guess of how few these are, by which it would read all stores, and sort, instead of ending at
+    # the limit.
+    lacking = " ".join(
+        f"WHEN {position}(folded, ${number}) = 0 THEN false" for number in range(3, 3 + MAX_WORDS)
+    )
     limit, text = f"${3 + MAX_WORDS}", f"${4 + MAX_WORDS}"
     return f"""SELECT id FROM (
         SELECT id FROM stores WHERE id > $1 AND id <> $2 AND CASE {lacking} ELSE true END

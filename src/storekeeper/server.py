@@ -1,4 +1,5 @@
-"""Runs the service with uvicorn: start, workers, drain, stop. Imports every part but the commands'."""
+"""Runs the service with uvicorn: start, workers, drain, stop. Imports every part but the
+commands'."""
 
 import asyncio
 import math
@@ -49,13 +50,16 @@ GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
 
 ACCEPT_TIMEOUT = 0.5
-"""Seconds of processor time that a stop goes on to accept clients, if more of them come all the time."""
+"""Seconds of processor time that a stop goes on to accept clients, if more of them come all the
+time."""
 
 CLOSE_PAUSE = 0.05
-"""Seconds that a worker goes on to accept clients in any case: by then the supervisor has closed its listener."""
+"""Seconds that a worker goes on to accept clients in any case: by then the supervisor has closed
+its listener."""
 
 _ACCEPTS_PER_ITERATION = 16
-"""Connections that are accepted in one loop iteration: a thousand clients at full speed are connected after 2 s."""
+"""Connections that are accepted in one loop iteration: a thousand clients at full speed are
+connected after 2 s."""
 
 
 def serve(settings: Settings) -> int:
@@ -64,7 +68,9 @@ def serve(settings: Settings) -> int:
     check_open_files_limit(settings.workers)
     passed = passed_by_systemd()
     if passed or settings.uds:
-        settings = msgspec.structs.replace(settings, host=host_of(passed) if passed else "localhost")
+        settings = msgspec.structs.replace(
+            settings, host=host_of(passed) if passed else "localhost"
+        )
     if settings.auth is None and not is_loopback(settings.host):
         raise CannotStart(
             f"{'ListenStream' if passed else '--host'} {settings.host} can be reached from elsewhere: choose which"
@@ -80,21 +86,26 @@ def serve(settings: Settings) -> int:
             settings, token = stack.enter_context(demo.prepared(settings))
             console = console_link("", token)
         new = is_gone(settings.database)
-        settings = _prepared(msgspec.structs.replace(settings, database=absolute(settings.database)))
+        settings = _prepared(
+            msgspec.structs.replace(settings, database=absolute(settings.database))
+        )
         listen(listener, settings.host, settings.port)
         status = _serve(settings, listener, console, passed=bool(passed), new=new)
     if status:
         refuse_gone(settings.database)
-        # It raises if there are tokens now, or if PostgreSQL has a newer schema. Of a file it could also tell of what
-        # passes by itself, such as a lack of open files.
+        # It raises if there are tokens now, or if PostgreSQL has a newer schema. Of a file it could
+        # also tell of what passes by itself, such as a lack of open files.
         if settings.auth is None or not settings.database.startswith("sqlite:"):
             _prepared(settings)
     return status
 
 
-def _serve(settings: Settings, listener: socket.socket, console: str, *, passed: bool, new: bool) -> int:
+def _serve(
+    settings: Settings, listener: socket.socket, console: str, *, passed: bool, new: bool
+) -> int:
     address = address_of(listener, settings.host)
-    # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1 does.
+    # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1
+    # does.
     settings = msgspec.structs.replace(
         settings, host=host_of(listener), allowed_host=(*settings.allowed_host, settings.host)
     )
@@ -111,9 +122,9 @@ def _serve(settings: Settings, listener: socket.socket, console: str, *, passed:
             settings.drain_delay,
             passed=passed,
         ).run()
-    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with only one of
-    # them new clients of a service at its connection limit would wait for seconds. Several workers share clients
-    # more evenly if each has only one.
+    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with
+    # only one of them new clients of a service at its connection limit would wait for seconds.
+    # Several workers share clients more evenly if each has only one.
     listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
     server = _Server(service, announce)
     try:
@@ -123,7 +134,8 @@ def _serve(settings: Settings, listener: socket.socket, console: str, *, passed:
 
 
 def _prepared(settings: Settings) -> Settings:
-    """Prepare the database; return the settings with a mode if that is decided now. Raises CannotStart."""
+    """Prepare the database; return the settings with a mode if that is decided now. Raises
+    CannotStart."""
     with suppress(Unavailable):  # the database may become reachable later
         database(settings.database).prepare()
         if settings.auth is None:
@@ -133,7 +145,8 @@ def _prepared(settings: Settings) -> Settings:
 
 
 class _Server(uvicorn.Server):
-    """Runs the service; calls `ready` when it serves, and `closing` shortly before it accepts no more connections."""
+    """Runs the service; calls `ready` when it serves, and `closing` shortly before it accepts no
+    more connections."""
 
     def __init__(
         self, service: Service, ready: Callable[[], None], closing: Callable[[], None] | None = None
@@ -165,11 +178,14 @@ class _Server(uvicorn.Server):
         self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Remember the first signal that asks to stop, and when it came; the delay is that of the most urgent one."""
+        """Remember the first signal that asks to stop, and when it came; the delay is that of
+        the most urgent one."""
         if self.stop_signal is None:
             self.stop_signal, self.stop_began = sig, time.monotonic()
         self.service.draining |= sig != RETIRE
-        self._delay = min(self._delay, self.service.settings.drain_delay if sig == signal.SIGTERM else 0)
+        self._delay = min(
+            self._delay, self.service.settings.drain_delay if sig == signal.SIGTERM else 0
+        )
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
@@ -181,7 +197,9 @@ class _Server(uvicorn.Server):
         if self._closing is not None:
             self._closing()
             await asyncio.sleep(CLOSE_PAUSE)
-        last = time.thread_time() + ACCEPT_TIMEOUT  # none of it passes while the machine holds this process up
+        last = (
+            time.thread_time() + ACCEPT_TIMEOUT
+        )  # none of it passes while the machine holds this process up
         # The kernel resets those that are not accepted when their listener closes.
         while sockets and has_client(sockets[0]) and time.thread_time() < last:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0)
@@ -200,17 +218,21 @@ def _slots(workers: int) -> Slots:
         ) from None
 
 
-def _run_worker(service: Service, listener: socket.socket, heartbeat: Heartbeat, number: int) -> None:
+def _run_worker(
+    service: Service, listener: socket.socket, heartbeat: Heartbeat, number: int
+) -> None:
     service.number = number
     server = _Server(service, partial(heartbeat.report, READY), partial(heartbeat.report, CLOSING))
     sys.exit(_run(server, [listener], heartbeat.start))
 
 
-def _run(server: _Server, listeners: list[socket.socket], begin: Callable[[], None] = lambda: None) -> int:
+def _run(
+    server: _Server, listeners: list[socket.socket], begin: Callable[[], None] = lambda: None
+) -> int:
     """Run a server until it is told to stop; return 0, 1 if it did not start, or CANNOT_START."""
-    # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is 0.
-    # A signal that comes before uvicorn handles signals stops the server too, once it has started.
-    # So does a terminal that closes, unless `nohup` has it ignored.
+    # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is
+    # 0. A signal that comes before uvicorn handles signals stops the server too, once it has
+    # started. So does a terminal that closes, unless `nohup` has it ignored.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, server.handle_exit)
@@ -234,11 +256,23 @@ def _announce(settings: Settings, address: str, console: str, *, new: bool) -> N
     link = f"{address}{console}"
     if settings.log_format == "logfmt":
         linked = f"; the console is at {link}" * address.startswith("http")
-        with_new = "the new database " * new  # of a mistyped name too, or below a disk that is not mounted
-        write_line(f"Storekeeper listens on {address} with {with_new}{name}{linked} (Ctrl-C stops it)")
-    fields = {"database": name, "new": new, "workers": settings.workers, "pid": os.getpid(), "address": address}
+        with_new = (
+            "the new database " * new
+        )  # of a mistyped name too, or below a disk that is not mounted
+        write_line(
+            f"Storekeeper listens on {address} with {with_new}{name}{linked} (Ctrl-C stops it)"
+        )
+    fields = {
+        "database": name,
+        "new": new,
+        "workers": settings.workers,
+        "pid": os.getpid(),
+        "address": address,
+    }
     emit(Event.STARTED, version=__version__, **fields)
-    if settings.open and address.startswith("http"):  # some browsers of terminals end only when they are closed
+    if settings.open and address.startswith(
+        "http"
+    ):  # some browsers of terminals end only when they are closed
         Thread(target=webbrowser.open, args=(link,), daemon=True).start()
     supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):

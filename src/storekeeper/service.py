@@ -1,4 +1,5 @@
-"""The wiring: settings in, running service out; start, drain, stop. Imports every part but the commands'."""
+"""The wiring: settings in, running service out; start, drain, stop. Imports every part but the
+commands'."""
 
 import asyncio
 import gc
@@ -29,21 +30,26 @@ from storekeeper.stores import EXAMPLES
 from storekeeper.supervisor import CANNOT_START
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds for which the event loop waits at most for the interpreter's lock, while another thread runs Python."""
+"""Seconds for which the event loop waits at most for the interpreter's lock, while another
+thread runs Python."""
 
 EXAMPLES_TIMEOUT = 5.0
-"""Seconds that a start waits until the examples are stored; without a database, they are stored later."""
+"""Seconds that a start waits until the examples are stored; without a database, they are stored
+later."""
 
 _SWEEP_INTERVAL = 0.5
 
 
 class Service:
-    """The ASGI application with its lifespan: opens the collection at start-up, closes it at the end.
+    """The ASGI application with its lifespan: opens the collection at start-up, closes it at the
+    end.
 
     `number` is that of this worker, whose counts are in `slots`.
     """
 
-    def __init__(self, settings: Settings, *, create: bool = True, slots: Slots | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, create: bool = True, slots: Slots | None = None
+    ) -> None:
         self.settings = settings
         self.slots, self.number = slots or Slots(), 0
         self._create = create
@@ -73,12 +79,16 @@ class Service:
         try:
             collection = await self._open()
         except (CannotStart, Unavailable, OSError, RuntimeError, MemoryError) as error:
-            # Any other error is a lock, or a lack of files, threads, memory or space: a supervisor tries again.
-            self.cannot_start |= isinstance(error, CannotStart) and not isinstance(error, CannotStartYet)
+            # Any other error is a lock, or a lack of files, threads, memory or space: a supervisor
+            # tries again.
+            self.cannot_start |= isinstance(error, CannotStart) and not isinstance(
+                error, CannotStartYet
+            )
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        # All present objects live as long as the process: the garbage collector need not visit them again.
+        # All present objects live as long as the process: the garbage collector need not visit them
+        # again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
@@ -95,11 +105,15 @@ class Service:
         use_format(settings.log_format)
         if not self._create:  # the file existed when this service started
             refuse_gone(settings.database)
-        # There is no mode if the database was away at the start: if it has tokens, it is refused once it is reached.
-        reached = partial(refuse_tokens, settings.database) if settings.auth is None else lambda: None
+        # There is no mode if the database was away at the start: if it has tokens, it is refused
+        # once it is reached.
+        reached = (
+            partial(refuse_tokens, settings.database) if settings.auth is None else lambda: None
+        )
         collection = database(settings.database).open_collection(partial(_fail, settings), reached)
         if settings.workers > 1:
-            # The supervisor must not give up another worker for this one before this one can use the database.
+            # The supervisor must not give up another worker for this one before this one can use
+            # the database.
             with suppress(Unavailable):
                 database(settings.database).prepare()
         if settings.examples:
@@ -130,7 +144,9 @@ class Service:
         cache = ResponseCache(collection.change_token)
         observe = _observer(settings, metrics, tokens)
         self.runtime = Runtime(application, plain, cache, limits, observe, self.is_draining)
-        self._tasks.append(asyncio.create_task(self._sweep(metrics.publish if metrics else lambda: None)))
+        self._tasks.append(
+            asyncio.create_task(self._sweep(metrics.publish if metrics else lambda: None))
+        )
 
     async def _sweep(self, publish: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -166,7 +182,8 @@ async def _add_examples(collection: Collection) -> None:
 
 
 def application() -> Service:
-    """Return the application for another ASGI server, set by the environment; if that is wrong, exit with 2."""
+    """Return the application for another ASGI server, set by the environment; if that is wrong,
+    exit with 2."""
     try:
         settings = from_environment()
         if settings.auth is None:
@@ -181,7 +198,8 @@ def application() -> Service:
 
 
 def _fail(settings: Settings, error: StorekeeperError) -> None:
-    """End this process soon: requests under way get their 503 first, and the supervisor starts another process."""
+    """End this process soon: requests under way get their 503 first, and the supervisor starts
+    another process."""
     try:
         emit(Event.DATABASE_FAILED, reason=str(error))
     finally:  # begin the 0.3 s only now: the first log line takes a while, and the responses are sent after it
@@ -197,7 +215,8 @@ def _exit(settings: Settings, error: StorekeeperError) -> None:
         pass  # the disk does not even say whether the file exists
     status = os.EX_IOERR
     if isinstance(error, CannotStart):
-        # No service manager may start it again: it would begin a new list, serve what needs a token, or fail again.
+        # No service manager may start it again: it would begin a new list, serve what needs a
+        # token, or fail again.
         if settings.workers > 1:
             status = CANNOT_START  # `serve` says why
         else:

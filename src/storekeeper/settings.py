@@ -13,7 +13,8 @@ from storekeeper.errors import CannotStart
 
 PREFIX = "STOREKEEPER_"
 _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
-"""Variables with this prefix that are not settings: one of the tests, and the token of `storekeeper check`."""
+"""Variables with this prefix that are not settings: one of the tests, and the token of
+`storekeeper check`."""
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
@@ -25,27 +26,35 @@ _DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")
 _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
 )
-_BOOLEANS = dict.fromkeys(("yes", "on", "y", "t"), "true") | dict.fromkeys(("no", "off", "n", "f"), "false")
+_BOOLEANS = dict.fromkeys(("yes", "on", "y", "t"), "true") | dict.fromkeys(
+    ("no", "off", "n", "f"), "false"
+)
 """What the command line accepts as a boolean beside true, false, 1 and 0."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that an operator may set, with its help. `--error-detail` is also `STOREKEEPER_ERROR_DETAIL`.
+    """Everything that an operator may set, with its help. `--error-detail` is also
+    `STOREKEEPER_ERROR_DETAIL`.
 
     An option with several values is repeated; its variable has all values, separated by blanks.
     """
 
     host: Annotated[str, "Address to listen on."] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), "Port to listen on; 0 picks a free one."] = 8080
-    uds: Annotated[str | None, "Path of a Unix socket to listen on instead; its owner and group can connect."] = None
+    uds: Annotated[
+        str | None, "Path of a Unix socket to listen on instead; its owner and group can connect."
+    ] = None
     database: Annotated[str, f"Where the stores are: {DATABASES}"] = "sqlite:///storekeeper.db"
     workers: Annotated[int, Meta(ge=1, le=64), "Number of processes that serve the database."] = 1
-    error_detail: Annotated[Literal["detailed", "generic"], "Whether a 400 names the violated fields and rules."] = (
-        "detailed"
-    )
-    missing_store: Annotated[Literal["404", "500"], "Status of the response if no store has the id."] = "404"
+    error_detail: Annotated[
+        Literal["detailed", "generic"], "Whether a 400 names the violated fields and rules."
+    ] = "detailed"
+    missing_store: Annotated[
+        Literal["404", "500"], "Status of the response if no store has the id."
+    ] = "404"
     unknown_keys: Annotated[
-        Literal["ignore", "reject"], "What to do with keys of a payload that are not fields of a store."
+        Literal["ignore", "reject"],
+        "What to do with keys of a payload that are not fields of a store.",
     ] = "ignore"
     examples: Annotated[bool, "Add 3 example stores to an empty database."] = True
     auth: Annotated[
@@ -60,15 +69,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         tuple[str, ...],
         "Public name of a proxy in front of a service on loopback, such as stores.example. Repeatable.",
     ] = ()
-    demo: Annotated[bool, "Serve 1,000 made-up stores from a temporary database; writes need its token."] = False
+    demo: Annotated[
+        bool, "Serve 1,000 made-up stores from a temporary database; writes need its token."
+    ] = False
     open: Annotated[bool, "Open the console in the browser."] = False
-    ready_needs_writes: Annotated[bool, "Let /health/ready respond with 503 also while only writes are refused."] = (
-        False
-    )
+    ready_needs_writes: Annotated[
+        bool, "Let /health/ready respond with 503 also while only writes are refused."
+    ] = False
     metrics: Annotated[bool, "Count responses, and show the counts at /metrics."] = True
-    access_log: Annotated[Literal["off", "errors", "all"], "Which responses are logged: none, errors, or all."] = (
-        "off"
-    )
+    access_log: Annotated[
+        Literal["off", "errors", "all"], "Which responses are logged: none, errors, or all."
+    ] = "off"
     log_format: Annotated[Literal["logfmt", "json"], "Format of the log on stderr."] = "logfmt"
     drain_delay: Annotated[
         int,
@@ -88,14 +99,17 @@ def option(name: str) -> str:
 
 
 def make(values: Mapping[str, Any]) -> Settings:
-    """Return checked settings from typed or textual values. Raises CannotStart, which names the wrong option."""
+    """Return checked settings from typed or textual values. Raises CannotStart, which names the
+    wrong option."""
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
         raise _invalid(name, reason[0].lower() + reason[1:], values.get(name)) from None
-    if settings.database != settings.database.strip():  # else a file of that name is made; a URL may have a password
+    if (
+        settings.database != settings.database.strip()
+    ):  # else a file of that name is made; a URL may have a password
         raise _invalid("database", "remove the blanks and line ends around the URL")
     for origin in settings.cors_origin:
         found = _ORIGIN.fullmatch(origin)
@@ -103,7 +117,9 @@ def make(values: Mapping[str, Any]) -> Settings:
             raise _invalid("cors_origin", _ORIGIN_RULE, origin)
     for host in settings.allowed_host:
         if not re.fullmatch(_NAME, host.lower()):
-            raise _invalid("allowed_host", "expected a host name without a port, such as stores.example", host)
+            raise _invalid(
+                "allowed_host", "expected a host name without a port, such as stores.example", host
+            )
     return settings
 
 
@@ -113,7 +129,8 @@ def _invalid(name: str, reason: str, value: Any = None) -> CannotStart:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a service that listens on this address is reachable from this machine alone."""
+    """Return whether a service that listens on this address is reachable from this machine
+    alone."""
     try:
         address = ip_address(host)
         # Only from Python 3.13 on, `is_loopback` looks at the IPv4 address in an IPv6 one.
@@ -138,8 +155,13 @@ def _parsed(kind: Any, value: str) -> Any:
 
 
 def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables without those that Kubernetes adds for a Service named `storekeeper…`."""
-    return {name: value for name, value in environ.items() if not _SERVICE_LINK.fullmatch(f"{name}={value}")}
+    """Return the variables without those that Kubernetes adds for a Service named
+    `storekeeper…`."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not _SERVICE_LINK.fullmatch(f"{name}={value}")
+    }
 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
@@ -147,4 +169,6 @@ def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
     settings = {variable(name) for name in Settings.__struct_fields__}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in settings | _NOT_SETTINGS:
-            raise CannotStart(f"not a setting; settings are {', '.join(sorted(settings))}", subject=name)
+            raise CannotStart(
+                f"not a setting; settings are {', '.join(sorted(settings))}", subject=name
+            )

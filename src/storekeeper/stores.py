@@ -20,7 +20,8 @@ class Payload(msgspec.Struct, frozen=True):
 class Store(msgspec.Struct, frozen=True):
     """A store of the collection. Clients see `id`, `name` and `address`.
 
-    `version` is the number of the latest change that wrote it; `epoch` names the history of that number.
+    `version` is the number of the latest change that wrote it; `epoch` names the history of that
+    number.
     """
 
     id: int
@@ -43,7 +44,8 @@ EXAMPLES = (
 
 
 def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
-    """Return the payload in `value`, a decoded JSON value. Raises InvalidInput, which has every violation.
+    """Return the payload in `value`, a decoded JSON value. Raises InvalidInput, which has every
+    violation.
 
     Keys that are not fields are ignored; with `reject_unknown`, they are violations (decision 4).
     """
@@ -57,7 +59,9 @@ def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
     if "address" in value and (broken := _broken_by_address(address)):
         violations["address"] = broken
     if reject_unknown:
-        violations |= {key: f'"{key}" is not allowed' for key in value if key not in Payload.__struct_fields__}
+        violations |= {
+            key: f'"{key}" is not allowed' for key in value if key not in Payload.__struct_fields__
+        }
     if violations:
         raise InvalidInput("payload", violations)
     return Payload(name, address)

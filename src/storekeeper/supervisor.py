@@ -23,7 +23,8 @@ from storekeeper.events import Event, emit, flush
 HEARTBEAT_INTERVAL = 1.0
 HEARTBEAT_TIMEOUT = 5.0
 START_TIMEOUT = 30.0
-"""Seconds between two heartbeats of a worker; without one until it is replaced; the same for its first heartbeat."""
+"""Seconds between two heartbeats of a worker; without one until it is replaced; the same for its
+first heartbeat."""
 
 STOP_TIMEOUT = 9.0
 """Seconds between the signal to stop and the kill of a worker."""
@@ -33,7 +34,8 @@ CLOSE_TIMEOUT = 1.0
 
 MIN_RETRY_PAUSE = 0.5
 MAX_RETRY_PAUSE = 8.0
-"""Seconds between two attempts to replace a worker: the first pause and the longest; each is twice the last."""
+"""Seconds between two attempts to replace a worker: the first pause and the longest; each is
+twice the last."""
 
 CANNOT_START = 3
 """Exit status of a worker that cannot start until the operator changes something."""
@@ -63,7 +65,8 @@ class Heartbeat:
         threading.Thread(target=self._beat, name="storekeeper-beat", daemon=True).start()
 
     def report(self, message: bytes) -> None:
-        """Send a report. Without a supervisor, stop this process, which would keep the port for ever."""
+        """Send a report. Without a supervisor, stop this process, which would keep the port for
+        ever."""
         try:
             os.write(self._pipe.fileno(), message)
         except BlockingIOError:
@@ -83,7 +86,8 @@ def max_processes(workers: int) -> int:
 
 
 class Worker:
-    """A worker process, what it reported so far, and when it must be killed. No two have one `number` at a time."""
+    """A worker process, what it reported so far, and when it must be killed. No two have one
+    `number` at a time."""
 
     def __init__(self, work: Callable[[Heartbeat, int], None], number: int) -> None:
         """Start the process. Raises OSError."""
@@ -111,7 +115,8 @@ class Worker:
             other.close()
 
     def read_reports(self, *, was_paused: bool) -> None:
-        """Read its reports. If the supervisor itself was paused, the worker has more time for its next heartbeat."""
+        """Read its reports. If the supervisor itself was paused, the worker has more time for
+        its next heartbeat."""
         with suppress(OSError):
             received = os.read(self.pipe.fileno(), 65536)
             self.ready |= READY in received
@@ -122,8 +127,11 @@ class Worker:
             self._deadline = max(self._deadline, time.monotonic() + HEARTBEAT_TIMEOUT)
 
     def stop(self, number: signal.Signals, delay: float = 0.0) -> None:
-        """Send it a signal that stops it after `delay` seconds; STOP_TIMEOUT later it is overdue."""
-        self.stop_deadline = min(self.stop_deadline or math.inf, time.monotonic() + delay + STOP_TIMEOUT)
+        """Send it a signal that stops it after `delay` seconds; STOP_TIMEOUT later it is
+        overdue."""
+        self.stop_deadline = min(
+            self.stop_deadline or math.inf, time.monotonic() + delay + STOP_TIMEOUT
+        )
         assert self.process.pid
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
@@ -137,9 +145,9 @@ class Worker:
 class Supervisor:
     """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it.
 
-    `announce` is called once they serve, `on_end` with the number of a worker that ended, and whether it was lost.
-    After a SIGTERM, clients are accepted for `drain_delay` seconds more. A listener that was `passed` is somebody
-    else's too.
+    `announce` is called once they serve, `on_end` with the number of a worker that ended, and
+    whether it was lost. After a SIGTERM, clients are accepted for `drain_delay` seconds more. A
+    listener that was `passed` is somebody else's too.
     """
 
     count: int
@@ -191,11 +199,16 @@ class Supervisor:
     def _is_over(self) -> bool:
         if self._stop_began is None:
             return False
-        return not self._workers or time.monotonic() > self._closes_at + STOP_TIMEOUT + _KILL_TIMEOUT
+        return (
+            not self._workers or time.monotonic() > self._closes_at + STOP_TIMEOUT + _KILL_TIMEOUT
+        )
 
     def _sleep(self) -> None:
         pipes = [worker.pipe for worker in self._workers]
-        wait([self._wakeup, *pipes, *(worker.process.sentinel for worker in self._workers)], _WATCH_INTERVAL)
+        wait(
+            [self._wakeup, *pipes, *(worker.process.sentinel for worker in self._workers)],
+            _WATCH_INTERVAL,
+        )
         with suppress(BlockingIOError):
             os.read(self._wakeup, 65536)
 
@@ -214,7 +227,10 @@ class Supervisor:
             self._refuse_clients()
 
     def _watch(self) -> None:
-        was_paused, self._last_watch = time.monotonic() - self._last_watch > HEARTBEAT_TIMEOUT / 2, time.monotonic()
+        was_paused, self._last_watch = (
+            time.monotonic() - self._last_watch > HEARTBEAT_TIMEOUT / 2,
+            time.monotonic(),
+        )
         for worker in list(self._workers):
             worker.read_reports(was_paused=was_paused)
             if worker.process.exitcode is not None:
@@ -234,7 +250,10 @@ class Supervisor:
         serving = [other for other in self._workers if other.stop_deadline is None]
         if status == CANNOT_START and len(serving) >= self.count:
             # A SIGHUP asked for this worker, which cannot start: keep those that serve.
-            emit(Event.WORKER_CANNOT_START, reason="no worker is replaced at SIGHUP, those before it continue")
+            emit(
+                Event.WORKER_CANNOT_START,
+                reason="no worker is replaced at SIGHUP, those before it continue",
+            )
             for other in serving:
                 other.outdated = False
             return
@@ -258,7 +277,9 @@ class Supervisor:
                 self._start()
 
     def _start(self) -> None:
-        free = set(range(max_processes(self.count))).difference(worker.number for worker in self._workers)
+        free = set(range(max_processes(self.count))).difference(
+            worker.number for worker in self._workers
+        )
         if not free:  # many that SIGHUP replaced have not ended yet
             return
         try:
@@ -285,7 +306,8 @@ class Supervisor:
 
     def _refuse_clients(self) -> None:
         if all(worker.closing for worker in self._workers):
-            self.listener.close()  # the last worker refuses new clients; this socket would reset them
+            # The last worker refuses new clients; this socket would reset them.
+            self.listener.close()
         elif time.monotonic() > self._closes_at + CLOSE_TIMEOUT:
             if not self.passed:
                 with suppress(OSError):
@@ -297,14 +319,19 @@ def tell_ready() -> None:
     """Tell systemd, if that started the service, that it is ready (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
+        systemd.sendto(
+            b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address
+        )
 
 
 def log_stop(number: int | None, began: float | None) -> None:
-    """Log the end of a service that a signal stopped, and how long that took; `began` is monotonic time."""
+    """Log the end of a service that a signal stopped, and how long that took; `began` is
+    monotonic time."""
     if number is not None and began is not None:
         name = signal.Signals(number).name
-        emit(Event.STOPPED, signal=name, seconds=round(time.monotonic() - began, 2), pid=os.getpid())
+        emit(
+            Event.STOPPED, signal=name, seconds=round(time.monotonic() - began, 2), pid=os.getpid()
+        )
 
 
 def ignore_signals() -> None:

@@ -1,7 +1,8 @@
-"""Domain: the tables of a collection and their columns, the same in every database. Imports only the domain.
+"""Domain: the tables of a collection and their columns, the same in every database. Imports only
+the domain.
 
-Both databases make their statements from these names, and a copy transfers just these tables. What each column means
-stands in `statements_of_tables`.
+Both databases make their statements from these names, and a copy transfers just these tables.
+What each column means stands in `statements_of_tables`.
 """
 
 from collections.abc import Mapping
@@ -32,14 +33,15 @@ OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTE
 """For each column of a store, the column of its latest change."""
 
 KEYS = {"n": int, "key": str, "request": int, "seq": int, "at": int, "result": str}
-"""The Idempotency-Keys that are remembered (decision 36), numbered in the order in which they were used."""
+"""The Idempotency-Keys that are remembered (decision 36), numbered in the order in which they
+were used."""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so that its number and its name are unique for ever."""
 
 EXTERNAL_IDS = {"store_id": int, "column_name": str, "value": str}
-"""The keys that outside systems have for stores (decision 52): a store has one at most of each column of a file, and
-a value of a column names one store."""
+"""The keys that outside systems have for stores (decision 52): a store has one at most of each
+column of a file, and a value of a column names one store."""
 
 MAX_EXTERNAL_LENGTH = 200
 """Characters of a key of an outside system, and of the name of its column."""
@@ -52,7 +54,8 @@ GOOD_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
 """The statement that selects what `Collection.tokens` returns."""
 
 SCHEMA_NUMBER = 9
-"""The number of the first schema that has a way to later ones: those before it were never released."""
+"""The number of the first schema that has a way to later ones: those before it were never
+released."""
 
 TABLES: dict[str, Mapping[str, type]] = {
     "stores": SEARCHED,
@@ -61,14 +64,17 @@ TABLES: dict[str, Mapping[str, type]] = {
     "tokens": TOKENS,
     "external_ids": EXTERNAL_IDS,
 }
-"""All tables, in the order in which they can be filled. The first column of each is its key, for the last one the
-first two."""
+"""All tables, in the order in which they can be filled. The first column of each is its key, for
+the last one the first two."""
 
 
-def statements_of_tables(integer: str, text: str, options: str = "", options_by_key: str = "") -> str:
+def statements_of_tables(
+    integer: str, text: str, options: str = "", options_by_key: str = ""
+) -> str:
     """Return the statements that create TABLES, without their indexes, in the words of a database.
 
-    These are its types, what ends each CREATE TABLE, and what ends that of a table that is stored by its key.
+    These are its types, what ends each CREATE TABLE, and what ends that of a table that is
+    stored by its key.
     """
     return f"""
     CREATE TABLE stores (
@@ -120,7 +126,8 @@ ROW_ORDER = "1, 2"
 
 
 def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool) -> None:
-    """Raise CannotStart if a database's schema is none that this program, which knows those up to `known`, can use.
+    """Raise CannotStart if a database's schema is none that this program, which knows those up
+    to `known`, can use.
 
     An older one can be used only if it may be upgraded.
     """

@@ -1,7 +1,9 @@
-"""Domain: the tokens that clients send (RFC 6750): their form, names, expiry. Imports only the domain.
+"""Domain: the tokens that clients send (RFC 6750): their form, names, expiry. Imports only the
+domain.
 
-A token is `skt_`, 43 random letters and digits (256 bits), and 6 of a checksum, by which a scanner for leaked secrets
-recognizes it. The service shows it once; the database has its SHA-256.
+A token is `skt_`, 43 random letters and digits (256 bits), and 6 of a checksum, by which a
+scanner for leaked secrets recognizes it. The service shows it once; the database has its
+SHA-256.
 """
 
 import re
@@ -31,7 +33,8 @@ _EXPIRY = re.compile(r"([1-9][0-9]{0,4})d")
 class Token(msgspec.Struct, frozen=True):
     """A row of the table of tokens. `scope` is "read" or "write", which includes read.
 
-    `hash` is its SHA-256 in hexadecimal digits. Times are ms since 1970, None: never; `used` may lag by an hour.
+    `hash` is its SHA-256 in hexadecimal digits. Times are ms since 1970, None: never; `used` may
+    lag by an hour.
     """
 
     number: int
@@ -49,7 +52,8 @@ CONSOLE = "/console/"
 
 
 def console_link(address: str, text: str) -> str:
-    """Return the link that opens the console of a service with a token; a browser sends no fragment to anybody."""
+    """Return the link that opens the console of a service with a token; a browser sends no
+    fragment to anybody."""
     return f"{address.rstrip('/')}{CONSOLE}#token={text}"
 
 
@@ -60,8 +64,12 @@ def generate() -> str:
 
 
 def is_well_formed(text: bytes) -> bool:
-    """Return whether a text has the form and the checksum of a token; the gate looks up no other."""
-    return _FORM.fullmatch(text) is not None and _checksum(text[:-_CHECKSUM].decode()) == text[-_CHECKSUM:].decode()
+    """Return whether a text has the form and the checksum of a token; the gate looks up no
+    other."""
+    return (
+        _FORM.fullmatch(text) is not None
+        and _checksum(text[:-_CHECKSUM].decode()) == text[-_CHECKSUM:].decode()
+    )
 
 
 def hashed(text: bytes) -> str:
@@ -78,7 +86,8 @@ def check_name(name: str) -> str:
 
 
 def expiry(text: str, now: int) -> int:
-    """Return the time that `text`, such as `90d`, is after `now`, both in ms since 1970. Raises CannotStart."""
+    """Return the time that `text`, such as `90d`, is after `now`, both in ms since 1970. Raises
+    CannotStart."""
     found = _EXPIRY.fullmatch(text)
     if not found or int(found[1]) > MAX_EXPIRY_DAYS:
         rule = f"expected a number of days from 1d to {MAX_EXPIRY_DAYS}d, such as 90d"

@@ -1,4 +1,5 @@
-"""Copies a collection from one database to another, verified, all or nothing. Imports the domain."""
+"""Copies a collection from one database to another, verified, all or nothing. Imports the
+domain."""
 
 import hashlib
 import itertools
@@ -27,9 +28,10 @@ def copy(
 ) -> tuple[int, int, str]:
     """Copy everything; return how many stores and changes there are, and the target's epoch.
 
-    The target gets a new epoch: from now on, both may give the same version to different changes. With `move`, it
-    keeps the source's epoch, and nobody may write to the source any more. Each read of the source is inside
-    `reading`. `progress` gets, after each row, the rows done and the rows in all.
+    The target gets a new epoch: from now on, both may give the same version to different
+    changes. With `move`, it keeps the source's epoch, and nobody may write to the source any
+    more. Each read of the source is inside `reading`. `progress` gets, after each row, the rows
+    done and the rows in all.
 
     Raises CannotStart, VerificationFailed, Unavailable.
     """
@@ -56,7 +58,9 @@ def copy(
     _verify(target, sent, advance)
     stores, changes, arrived_epoch = target.state()
     if [stores, changes, arrived_epoch == epoch] != [*count, move]:
-        raise VerificationFailed("the numbers of stores and changes differ, or the epoch; nothing was copied")
+        raise VerificationFailed(
+            "the numbers of stores and changes differ, or the epoch; nothing was copied"
+        )
     return stores, changes, arrived_epoch
 
 
@@ -70,14 +74,19 @@ def _require_empty(target: Snapshot, source_epoch: str) -> None:
         raise CannotStart("the database has tokens already: name an empty one")
 
 
-def _verify(target: Snapshot, sent: dict[str, "hashlib._Hash"], advance: Callable[[], None]) -> None:
-    """Read each table of the target again. Raises VerificationFailed if its rows have another checksum."""
+def _verify(
+    target: Snapshot, sent: dict[str, "hashlib._Hash"], advance: Callable[[], None]
+) -> None:
+    """Read each table of the target again. Raises VerificationFailed if its rows have another
+    checksum."""
     for table, checksum in sent.items():
         arrived = hashlib.sha256()
         with closing(target.rows(table)) as rows:  # an open one would block the undoing of the copy
             deque(_summed(rows, arrived, advance), maxlen=0)  # reads all rows, and keeps none
         if arrived.digest() != checksum.digest():
-            raise VerificationFailed(f"the {table} that arrived differ from those that were sent; nothing was copied")
+            raise VerificationFailed(
+                f"the {table} that arrived differ from those that were sent; nothing was copied"
+            )
 
 
 def _summed(rows: Rows, checksum: "hashlib._Hash", advance: Callable[[], None]) -> Rows:

@@ -1,4 +1,5 @@
-"""Group commit: all writes that wait are one transaction. Imports the domain, `concurrency` and `write_state`.
+"""Group commit: all writes that wait are one transaction. Imports the domain, `concurrency` and
+`write_state`.
 
 64 creates cost what one costs: on SQLite one fsync, on PostgreSQL two round trips.
 """
@@ -30,14 +31,16 @@ class Writer(Protocol):
     """Writes to a database; `deadline` is on the loop's clock. Each method raises Unavailable."""
 
     async def commit(self, commands: Sequence[Command], deadline: float) -> Sequence[Result]:
-        """Carry out commands as one transaction; return what each led to, once it is durable. Raises InvalidWrite."""
+        """Carry out commands as one transaction; return what each led to, once it is durable.
+        Raises InvalidWrite."""
 
     async def probe(self, deadline: float) -> None:
         """Write PROBE_BYTES, and delete them."""
 
 
 class WriteQueue(Batcher[Write, Store | None]):
-    """The writes that wait. `state` says whether the database refuses them; `observe` is told of each transaction."""
+    """The writes that wait. `state` says whether the database refuses them; `observe` is told of
+    each transaction."""
 
     def __init__(self, writer: Writer) -> None:
         super().__init__(self._write, max_batch=MAX_BATCH, size=_size, gather=True)
@@ -58,11 +61,14 @@ class WriteQueue(Batcher[Write, Store | None]):
         await self.state.close()
 
     async def _probe(self) -> None:
-        if not self.count or self.state.reason:  # else the results of the writes that wait will tell
+        if (
+            not self.count or self.state.reason
+        ):  # else the results of the writes that wait will tell
             await self.add(None)
 
     async def _write(self, batch: Sequence[Write], deadline: float) -> Sequence[Result | Exception]:
-        """Return what each command led to, or why it was refused; probes come after them, and lead to None."""
+        """Return what each command led to, or why it was refused; probes come after them, and
+        lead to None."""
         commands = [write for write in batch if write is not None]
         began, results = time.monotonic(), list[Result | Exception]()
         if commands:
@@ -80,7 +86,9 @@ class WriteQueue(Batcher[Write, Store | None]):
             return error
         return None
 
-    async def _commit(self, commands: Sequence[Command], deadline: float) -> list[Result | Exception]:
+    async def _commit(
+        self, commands: Sequence[Command], deadline: float
+    ) -> list[Result | Exception]:
         if self._failure:
             return [Unavailable(self._failure)] * len(commands)
         try:
@@ -94,9 +102,13 @@ class WriteQueue(Batcher[Write, Store | None]):
             return [error] * len(commands)
         except InvalidWrite as invalid:
             if len(commands) == 1:
-                return list(invalid.args)  # not in a name: from Python 3.12 on, the error has this frame
+                return list(
+                    invalid.args
+                )  # not in a name: from Python 3.12 on, the error has this frame
         # Each gets a transaction of its own, so that only the invalid one fails.
-        return [result for command in commands for result in await self._commit([command], deadline)]
+        return [
+            result for command in commands for result in await self._commit([command], deadline)
+        ]
 
 
 class QueuedWrites:

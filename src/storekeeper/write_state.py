@@ -1,4 +1,5 @@
-"""Whether this process's writes are refused, and since when; tells the log. Imports the domain and events."""
+"""Whether this process's writes are refused, and since when; tells the log. Imports the domain
+and events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +8,8 @@ from storekeeper.errors import DISK_STALLED, Unavailable
 from storekeeper.events import Event, emit
 
 PROBE_BYTES = 2**20
-"""Bytes that a probe writes and deletes: on a nearly full disk, a small write may find the last free pages."""
+"""Bytes that a probe writes and deletes: on a nearly full disk, a small write may find the last
+free pages."""
 
 PROBE_INTERVAL = 5.0
 """Seconds after a probe for which readiness trusts it."""
@@ -20,10 +22,12 @@ CHECK_TIMEOUT = 0.2
 
 
 class WriteState:
-    """Writes count as refused from the first refused write until one works. Belongs to the event loop.
+    """Writes count as refused from the first refused write until one works. Belongs to the event
+    loop.
 
-    `probe` writes PROBE_BYTES to the database and deletes them, behind the writes that wait; raises Unavailable if
-    that is refused. Back-pressure is no refusal. `reason` is why writes are refused, "" if they are not.
+    `probe` writes PROBE_BYTES to the database and deletes them, behind the writes that wait;
+    raises Unavailable if that is refused. Back-pressure is no refusal. `reason` is why writes
+    are refused, "" if they are not.
     """
 
     def __init__(self, probe: Callable[[], Awaitable[None]]) -> None:
@@ -48,9 +52,14 @@ class WriteState:
             emit(Event.WRITES_ACCEPTED, seconds=round(self._loop.time() - self._since, 1))
 
     async def refusal(self, *, probe: bool) -> str:
-        """Return why writes are refused, "" if they are not; probe after a refusal, or if `probe`."""
+        """Return why writes are refused, "" if they are not; probe after a refusal, or if
+        `probe`."""
         now = self._loop.time()
-        if (self.reason or probe) and self._probing is None and now - self._probed >= PROBE_INTERVAL:
+        if (
+            (self.reason or probe)
+            and self._probing is None
+            and now - self._probed >= PROBE_INTERVAL
+        ):
             self._probe_began = now
             self._probing = asyncio.create_task(self._run_probe())
         if self._probing is not None:

@@ -1,1 +1,2 @@
-"""The contract and its decisions, the cache, other ASGI servers, the OpenAPI document and the page."""
+"""The contract and its decisions, the cache, other ASGI servers, the OpenAPI document and the
+page."""

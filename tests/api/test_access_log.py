@@ -76,7 +76,9 @@ async def test_only_what_is_asked_for_is_logged(
     assert [each["status"] for each in responses(lines)] == statuses
 
 
-async def test_more_lines_than_an_event_may_have_are_all_written(tmp_path: Path, lines: list[bytes]) -> None:
+async def test_more_lines_than_an_event_may_have_are_all_written(
+    tmp_path: Path, lines: list[bytes]
+) -> None:
     async with inside(tmp_path, access_log="all") as service:
         await respond(service, *[request("GET", "/test")] * 50)
     assert len(lines) == 50
@@ -94,9 +96,26 @@ async def test_no_payload_no_query_no_path_and_no_token_is_in_a_log(
             for data in (
                 request("POST", "/api/stores", body, f"Authorization: Bearer {bearer}"),
                 request("PUT", f"/api/stores/{SECRET}", body, f"Authorization: Bearer {bearer}"),
-                request("GET", f"/api/stores?name={SECRET}&limit={SECRET}", None, f"Authorization: Bearer {bearer}"),
-                request("GET", f"/{SECRET}?{SECRET}", None, f"Authorization: Basic {bearer}", f"Cookie: {SECRET}"),
-                request(SECRET, "/test", None, f"x-request-id: {SECRET} {SECRET}", f"Idempotency-Key: {SECRET}"),
+                request(
+                    "GET",
+                    f"/api/stores?name={SECRET}&limit={SECRET}",
+                    None,
+                    f"Authorization: Bearer {bearer}",
+                ),
+                request(
+                    "GET",
+                    f"/{SECRET}?{SECRET}",
+                    None,
+                    f"Authorization: Basic {bearer}",
+                    f"Cookie: {SECRET}",
+                ),
+                request(
+                    SECRET,
+                    "/test",
+                    None,
+                    f"x-request-id: {SECRET} {SECRET}",
+                    f"Idempotency-Key: {SECRET}",
+                ),
                 request("POST", "/api/stores", SECRET.encode(), f"If-Match: {SECRET}"),
                 f"{SECRET}\r\n\r\n".encode(),
             ):

@@ -25,7 +25,8 @@ LIST = request("GET", "/api/stores")
 
 @asynccontextmanager
 async def two_stores(folder: Path, **settings: Any) -> AsyncIterator[tuple[Inside, Any]]:
-    """Open a service with two stores, and another collection on its database, as another process has it."""
+    """Open a service with two stores, and another collection on its database, as another process
+    has it."""
     async with inside(folder, **settings) as service:
         other = databases.database(f"sqlite:///{folder}/stores.db").open_collection(
             lambda error: pytest.fail(str(error))
@@ -92,7 +93,9 @@ async def test_a_request_behind_another_in_one_read_misses_nothing(tmp_path: Pat
         (LIST * 2, 0),
     ],
 )
-async def test_only_200s_of_gets_of_stores_are_cached(tmp_path: Path, data: bytes, count: int) -> None:
+async def test_only_200s_of_gets_of_stores_are_cached(
+    tmp_path: Path, data: bytes, count: int
+) -> None:
     async with two_stores(tmp_path) as (service, _):
         assert await sizes(service, data) == [count]
 
@@ -109,7 +112,9 @@ async def test_where_tokens_are_looked_at_no_response_to_a_request_with_one_is_c
         assert (await sizes(service, LIST))[-1] == 2 * count + (mode != "all")
 
 
-async def test_a_connection_that_drains_neither_gets_nor_gives_a_cached_response(tmp_path: Path) -> None:
+async def test_a_connection_that_drains_neither_gets_nor_gives_a_cached_response(
+    tmp_path: Path,
+) -> None:
     async with two_stores(tmp_path) as (service, _):
         assert await sizes(service, ONE) == [1]
         for data in (ONE, OTHER):
@@ -121,7 +126,9 @@ async def test_a_connection_that_drains_neither_gets_nor_gives_a_cached_response
             assert cached(connection) == 1
 
 
-async def test_a_response_that_is_read_later_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_that_is_read_later_is_not_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may be older than the token that the cache has by then."""
     async with two_stores(tmp_path) as (service, _):
         read = service.collection.get

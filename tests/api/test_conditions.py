@@ -29,7 +29,9 @@ values = st.one_of(
 @pytest.mark.parametrize("count", [200, *thorough(2000)])
 def test_tags_are_read_as_the_grammar_has_them(count: int) -> None:
     @settings(max_examples=count)
-    @given(lines=st.lists(values.map(lambda value: value.encode("latin-1")), min_size=1, max_size=3))
+    @given(
+        lines=st.lists(values.map(lambda value: value.encode("latin-1")), min_size=1, max_size=3)
+    )
     def compare(lines: list[bytes]) -> None:
         assert parse_tags(b", ".join(lines)) == read(lines)
 
@@ -84,7 +86,8 @@ def test_nothing_of_the_tags_of_a_write_with_a_key_is_kept() -> None:
 
 
 def test_a_request_with_a_key_has_the_same_number_in_every_process_and_version() -> None:
-    """Else it is another request after a restart or an upgrade. Sets have another order in each process."""
+    """Else it is another request after a restart or an upgrade. Sets have another order in each
+    process."""
     many = frozenset(f'"{number}.aaaaaaaa"' for number in range(20))
     replace = Preconditions(many).key("key", 3, ("store", 7, "Name", "1 Road"))
     create = Preconditions().key("key", 0, ("stores", None, "Name", "1 Road"))

@@ -1,7 +1,8 @@
 """Decisions 1, 2, 16 to 24 and 50: ids, methods, queries, headers and bytes, and the root.
 
-Those on payloads are in test_payloads.py, tables of the rest in test_resource.py; those of the HTTP layer (27 to 29)
-in test_connection.py and test_refusals.py, an unavailable database (30) in `sqlite/test_lock_timeout.py`.
+Those on payloads are in test_payloads.py, tables of the rest in test_resource.py; those of the
+HTTP layer (27 to 29) in test_connection.py and test_refusals.py, an unavailable database (30) in
+`sqlite/test_lock_timeout.py`.
 """
 
 import json
@@ -39,12 +40,28 @@ def test_no_text_for_an_id_is_an_unexpected_failure(text: str) -> None:
     if text in {".", ".."} or (text.isascii() and text.isdigit()):
         return
     response = ask(InMemory(Payload("One")), "GET", "/api/stores/" + quote(text, safe=""))
-    assert (response.status, json.loads(response.body)["message"]) == (404, f"Store {text} not found")
+    assert (response.status, json.loads(response.body)["message"]) == (
+        404,
+        f"Store {text} not found",
+    )
 
 
 HEADED = [
-    *("/test", "/api/stores", "/api/stores?name=Store%200", "/api/stores?name=a&name=b", "/api/stores/1"),
-    *("/api/stores/none", "/nowhere", "/health/live", "/health/ready", "/openapi.json", "/api/changes?limit=2"),
+    *(
+        "/test",
+        "/api/stores",
+        "/api/stores?name=Store%200",
+        "/api/stores?name=a&name=b",
+        "/api/stores/1",
+    ),
+    *(
+        "/api/stores/none",
+        "/nowhere",
+        "/health/live",
+        "/health/ready",
+        "/openapi.json",
+        "/api/changes?limit=2",
+    ),
 ]
 
 
@@ -64,7 +81,8 @@ async def test_the_liveness_and_readiness_of_the_service_can_be_asked(tmp_path: 
         assert (await get(service, "/health/ready")).json == {"status": "ready", "writes": "ok"}
 
 
-# As HAProxy sends them with and without arguments of `option httpchk`, as balancers of clouds do, and by mistake.
+# As HAProxy sends them with and without arguments of `option httpchk`, as balancers of clouds do,
+# and by mistake.
 HEALTH_CHECKS = {
     b"GET /health/ready HTTP/1.0\r\n\r\n": 200,
     b"GET /health/ready HTTP/1.1\r\nHost: 10.0.0.7:8080\r\nConnection: close\r\n\r\n": 200,
@@ -116,12 +134,20 @@ def test_the_query_is_decoded_as_a_form() -> None:
 
 
 async def test_no_response_tells_more_than_it_has_to(tmp_path: Path) -> None:
-    """The two headers of the contract, tags and totals, the date and the framing; not the server's name."""
+    """The two headers of the contract, tags and totals, the date and the framing; not the
+    server's name."""
     some_stores(tmp_path, 1)
     plain = {"date", "content-type", "cache-control", "content-length"}
     more = {"/api/stores": {"etag", "total-count"}, "/api/stores/1": {"etag"}}
     async with inside(tmp_path) as service:
-        for target in ("/test", "/api/stores", "/api/stores/1", "/api/stores/none", "/nowhere", "/health/live"):
+        for target in (
+            "/test",
+            "/api/stores",
+            "/api/stores/1",
+            "/api/stores/none",
+            "/nowhere",
+            "/health/live",
+        ):
             assert (await get(service, target)).headers.keys() == plain | more.get(target, set())
         assert (await get(service, "/test", "DELETE")).headers.keys() == plain | {"allow"}
 
@@ -157,7 +183,9 @@ def test_the_root_leads_people_to_the_page_and_is_nothing_to_programs() -> None:
         for method in ("GET", "HEAD"):
             response = ask(InMemory(), method, "/", b"", (b"accept", accept))
             assert (response.status, response.body) == (302, b"")
-            assert {b"location: console/", b"cache-control: no-cache"} <= set(response.headers.splitlines())
+            assert {b"location: console/", b"cache-control: no-cache"} <= set(
+                response.headers.splitlines()
+            )
     for fields in ([], [(b"accept", b"*/*")], [(b"accept", b"application/json")]):
         for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
             assert ask(InMemory(), method, "/", b"", *fields).status == 404

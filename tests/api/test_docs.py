@@ -1,4 +1,5 @@
-"""The page at /docs in a real browser: it shows the reference, tries requests out, and asks no other host."""
+"""The page at /docs in a real browser: it shows the reference, tries requests out, and asks no
+other host."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from tests.harness.tokens import add_token
 
 
 class Browser:
-    """A service with example stores, a token that writes need, and a page; `faults` is what went wrong on it."""
+    """A service with example stores, a token that writes need, and a page; `faults` is what went
+    wrong on it."""
 
     def __init__(self, service: Running, token: str, opened: Page, faults: list[str]) -> None:
         self.service = service
@@ -48,7 +50,9 @@ class Browser:
     def overhang(self) -> int:
         """Give by how many pixels the page is wider than the window."""
         return int(
-            self.opened.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            self.opened.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
         )
 
 
@@ -60,8 +64,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield Browser(service, token, opened, faults)
 
 
-def test_the_reference_shows_every_operation_and_tries_one_out_asking_no_other_host(browser: Browser) -> None:
-    """On a phone too; nothing can be executed before one asks to; and a person can enter a token first."""
+def test_the_reference_shows_every_operation_and_tries_one_out_asking_no_other_host(
+    browser: Browser,
+) -> None:
+    """On a phone too; nothing can be executed before one asks to; and a person can enter a token
+    first."""
     browser.show(width=390)
     count = sum(len(item) for item in json.loads(encoded_document())["paths"].values())
     assert browser.opened.locator(".opblock-tag-section .opblock").count() == count
@@ -87,7 +94,8 @@ def test_the_reference_shows_every_operation_and_tries_one_out_asking_no_other_h
 def test_the_list_is_tried_out_in_pages_and_at_a_moment_of_the_past_with_nothing_to_clear_first(
     browser: Browser,
 ) -> None:
-    """A text of any length is one element: if each coloured word were one, a long list would freeze the page."""
+    """A text of any length is one element: if each coloured word were one, a long list would
+    freeze the page."""
     browser.show()
     read = browser.open("listStores")
     empty = browser.opened.get_by_text("Send empty value")

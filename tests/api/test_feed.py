@@ -1,4 +1,5 @@
-"""The feed over real sockets (decisions 40, 41, 45, 51); `domain/test_collection_changes.py` has both databases."""
+"""The feed over real sockets (decisions 40, 41, 45, 51); `domain/test_collection_changes.py` has
+both databases."""
 
 import json
 import re
@@ -42,7 +43,9 @@ def head(service: Running) -> int:
 
 
 def write(service: Running, address: str, store: int = 1) -> None:
-    done = service.request("PUT", f"/api/stores/{store}", {"name": f"Store {store}", "address": address})
+    done = service.request(
+        "PUT", f"/api/stores/{store}", {"name": f"Store {store}", "address": address}
+    )
     assert done.status == 200
 
 
@@ -58,7 +61,12 @@ def test_a_page_has_what_each_store_became_and_what_it_was(service: Running, epo
     changes = response.json["changes"]
     times = [change.pop("at") for change in changes]
     assert changes == [
-        {"seq": 3, "type": "created", "store": {"id": 3, "name": "Store 3", "address": None}, "previous": None},
+        {
+            "seq": 3,
+            "type": "created",
+            "store": {"id": 3, "name": "Store 3", "address": None},
+            "previous": None,
+        },
         {
             "seq": 4,
             "type": "replaced",
@@ -95,10 +103,18 @@ def test_page_after_page_is_every_change_once(service: Running, epoch: str) -> N
 def test_the_cursor_of_an_empty_page_is_the_one_that_was_sent(service: Running, epoch: str) -> None:
     last = head(service)
     for after in (f"{last}.{epoch}", str(last), "now"):
-        assert pages(service, f"?after={after}") == {"changes": [], "next": f"{last}.{epoch}", "head": last}
+        assert pages(service, f"?after={after}") == {
+            "changes": [],
+            "next": f"{last}.{epoch}",
+            "head": last,
+        }
     assert pages(service, f"?after=2.{epoch}&store=3&limit=1")["next"] == f"3.{epoch}"
     assert pages(service, f"?after=3.{epoch}&store=3")["next"] == f"3.{epoch}"
-    assert pages(service, "?after=1&order=desc") == {"changes": [], "next": f"1.{epoch}", "head": last}
+    assert pages(service, "?after=1&order=desc") == {
+        "changes": [],
+        "next": f"1.{epoch}",
+        "head": last,
+    }
 
 
 def test_in_order_desc_it_is_a_history(service: Running, epoch: str) -> None:
@@ -120,7 +136,10 @@ def test_in_order_desc_it_is_a_history(service: Running, epoch: str) -> None:
 
 
 BAD = [
-    *((f"after={value}", ["after"]) for value in ("x", "-1", "007", "+7", "7.", "7.ABCDEFGH", "1e3", "NOW", "%32.")),
+    *(
+        (f"after={value}", ["after"])
+        for value in ("x", "-1", "007", "+7", "7.", "7.ABCDEFGH", "1e3", "NOW", "%32.")
+    ),
     *((f"after={value}", ["after"]) for value in ("9" * 5000, 2**63, "7.abcdefgh.1", "7.abcdefg")),
     *((f"limit={value}", ["limit"]) for value in ("0", "1001", "-1", "x")),
     *((f"order={value}", ["order"]) for value in ("down", "ASC")),
@@ -143,9 +162,17 @@ def test_unknown_parameters_are_ignored_and_empty_ones_absent(service: Running, 
     assert pages(service, "?name=x&at=1&after=&limit=&store=&order=&x")["changes"][0]["seq"] == 1
 
 
-def test_a_cursor_of_another_epoch_or_beyond_the_latest_change_is_410(service: Running, epoch: str) -> None:
+def test_a_cursor_of_another_epoch_or_beyond_the_latest_change_is_410(
+    service: Running, epoch: str
+) -> None:
     last = head(service)
-    for after in ("1.abcdefgh", f"{last}.abcdefgh", f"{last + 1}", f"{last + 1}.{epoch}", str(2**63 - 1)):
+    for after in (
+        "1.abcdefgh",
+        f"{last}.abcdefgh",
+        f"{last + 1}",
+        f"{last + 1}.{epoch}",
+        str(2**63 - 1),
+    ):
         for order in ("asc", "desc"):
             response = service.request("GET", f"/api/changes?order={order}&after={after}")
             assert_error(response, 410, cursor=f"{last}.{epoch}")
@@ -180,7 +207,9 @@ async def test_a_page_is_at_most_one_mebibyte_but_has_one_change(tmp_path: Path)
         assert found == [[1, 2], [3], [4]]
 
 
-def test_a_list_read_in_pages_goes_on_from_the_tag_of_its_first_page(service: Running, epoch: str) -> None:
+def test_a_list_read_in_pages_goes_on_from_the_tag_of_its_first_page(
+    service: Running, epoch: str
+) -> None:
     """The last page's tag would miss what changed on pages that had been read already."""
     del epoch
     first = service.request("GET", "/api/stores?limit=2")
@@ -210,7 +239,9 @@ def test_a_stream_has_all_changes_and_goes_on(service: Running, epoch: str) -> N
         assert "authorization" in listener.headers["vary"]
         first, *messages = listener.until(lambda message: message.id == f"{len(expected)}.{epoch}")
         assert first == Message("", f"0.{epoch}")
-        assert messages == [Message("change", f"{change['seq']}.{epoch}", change) for change in expected]
+        assert messages == [
+            Message("change", f"{change['seq']}.{epoch}", change) for change in expected
+        ]
         for number in range(3):
             write(service, f"while somebody listens {number}")
             [change] = listener.changes(1)
@@ -218,9 +249,9 @@ def test_a_stream_has_all_changes_and_goes_on(service: Running, epoch: str) -> N
 
 
 def test_the_bytes_of_a_stream(service: Running, epoch: str) -> None:
-    asked = request("GET", f"/api/changes?after=2.{epoch}", None, "Accept: text/event-stream").replace(
-        b"HTTP/1.1", b"HTTP/1.0"
-    )
+    asked = request(
+        "GET", f"/api/changes?after=2.{epoch}", None, "Accept: text/event-stream"
+    ).replace(b"HTTP/1.1", b"HTTP/1.0")
     with service.socket() as client:
         client.sendall(asked)
         received = b""
@@ -229,7 +260,11 @@ def test_the_bytes_of_a_stream(service: Running, epoch: str) -> None:
     start, _, body = received.partition(b"\r\n\r\n")
     assert b"\r\nconnection: close" in start
     assert b"transfer-encoding" not in start
-    change = json.dumps(pages(service, "?after=2&limit=1")["changes"][0]).replace(": ", ":").replace(", ", ",")
+    change = (
+        json.dumps(pages(service, "?after=2&limit=1")["changes"][0])
+        .replace(": ", ":")
+        .replace(", ", ",")
+    )
     expected = f"retry: 2000\nid: 2.{epoch}\n\nid: 3.{epoch}\nevent: change\ndata: {change}\n\n"
     assert body.startswith(expected.encode())
 
@@ -240,9 +275,13 @@ def test_last_event_id_comes_before_after(service: Running, epoch: str) -> None:
             assert listener.changes(1)[0]["seq"] == begin
 
 
-def test_a_stream_that_cannot_go_on_is_reset_and_goes_on_from_now(service: Running, epoch: str) -> None:
+def test_a_stream_that_cannot_go_on_is_reset_and_goes_on_from_now(
+    service: Running, epoch: str
+) -> None:
     for last_id in ("1.abcdefgh", "999999999", "x", "9" * 5000, "007", "\u00e4"):
-        with Listener(service, headers={"last-event-id": last_id.encode().decode("latin-1")}) as listener:
+        with Listener(
+            service, headers={"last-event-id": last_id.encode().decode("latin-1")}
+        ) as listener:
             present = f"{head(service)}.{epoch}"
             assert next(iter(listener)) == Message("reset", present, {"cursor": present})
             write(service, f"after {last_id[:10]}")

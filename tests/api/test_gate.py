@@ -46,7 +46,14 @@ CELLS = {
     ("all", "read"): (401, 401, 401, 401, 401, SERVED, SERVED, 401),
     ("all", "write"): (401, 401, 401, 401, 401, 403, SERVED, 401),
 }
-READS = {"GET": "read", "HEAD": "read", "POST": "write", "PUT": "write", "DELETE": "write", "OPTIONS": "none"}
+READS = {
+    "GET": "read",
+    "HEAD": "read",
+    "POST": "write",
+    "PUT": "write",
+    "DELETE": "write",
+    "OPTIONS": "none",
+}
 ANYBODY = dict.fromkeys(METHODS, "none")
 SCOPES = {
     "/api/stores": READS,
@@ -101,7 +108,10 @@ async def test_every_route_and_method_asks_for_its_token(mode: str, tmp_path: Pa
     assert tuple(tokens) == STATES
     (tmp_path / "open").mkdir()
     some_stores(tmp_path / "open", 1)
-    async with inside(tmp_path, auth=mode) as service, inside(tmp_path / "open", auth="open") as served:
+    async with (
+        inside(tmp_path, auth=mode) as service,
+        inside(tmp_path / "open", auth="open") as served,
+    ):
         for path in sorted(routes()):
             for method in METHODS:
                 if path == "*" and method != "OPTIONS":
@@ -122,7 +132,13 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
             ("GET", "no token", 401, "Reading needs a token", realm),
             ("POST", "Basic", 401, "Writing needs a token", realm),
             ("GET", "malformed", 401, None, f'{realm}, error="invalid_token"'),
-            ("POST", "expired", 401, "The token is invalid: it has expired", f'{realm}, error="invalid_token"'),
+            (
+                "POST",
+                "expired",
+                401,
+                "The token is invalid: it has expired",
+                f'{realm}, error="invalid_token"',
+            ),
             ("GET", "revoked", 401, None, f'{realm}, error="invalid_token"'),
             ("POST", "read", 403, None, f'{realm}, error="insufficient_scope", scope="write"'),
         ):
@@ -138,13 +154,22 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
             expected = 401
             assert (await exchange(service, sent("GET", "/api/stores", wrong))).status == expected
         twice = sent("GET", "/api/stores", good, f"Authorization: {good}")
-        assert_error(await exchange(service, twice), 400, "The request has more than one Authorization header")
+        assert_error(
+            await exchange(service, twice),
+            400,
+            "The request has more than one Authorization header",
+        )
 
 
 async def test_what_needs_a_token_is_refused_before_its_body_is_read(tmp_path: Path) -> None:
     tokens = add_tokens(tmp_path)
     async with inside(tmp_path, auth="writes") as service:
-        for state, expected in (("no token", [401]), ("unknown", [401]), ("read", [403]), ("write", [])):
+        for state, expected in (
+            ("no token", [401]),
+            ("unknown", [401]),
+            ("read", [403]),
+            ("write", []),
+        ):
             connection, line = service.connect()
             head = sent("DELETE", "/api/stores", tokens[state], "Content-Length: 9000")
             connection.data_received(head.replace(b"DELETE", b"POST"))
@@ -189,9 +214,15 @@ async def test_what_is_known_of_tokens_is_as_old_as_the_beginning_of_its_read(
     assert (admitted if good else getattr(admitted, "status", None)) == (7 if good else 503)
 
 
-@pytest.mark.parametrize(("mode", "without", "ready"), [("all", 401, (503, None)), ("writes", 200, (200, "refused"))])
+@pytest.mark.parametrize(
+    ("mode", "without", "ready"), [("all", 401, (503, None)), ("writes", 200, (200, "refused"))]
+)
 async def test_without_its_database_no_token_is_good_and_none_is_bad(
-    mode: str, without: int, ready: tuple[int, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str,
+    without: int,
+    ready: tuple[int, str | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     some_stores(tmp_path, 1)
     tokens = add_tokens(tmp_path)
@@ -211,11 +242,19 @@ async def test_without_its_database_no_token_is_good_and_none_is_bad(
         async def seen(state: str) -> int:
             return (await exchange(service, sent("GET", "/api/stores/{id}", tokens[state]))).status
 
-        assert [await seen(state) for state in ("read", "unknown", "no token")] == [200, 401, without]
+        assert [await seen(state) for state in ("read", "unknown", "no token")] == [
+            200,
+            401,
+            without,
+        ]
         away = True
         monkeypatch.setattr(token_table, "MAX_AGE", 0.2)
         await until_async(lambda: seen("read"), 503)
-        assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [503, 503, without]
+        assert [await seen(state) for state in ("unknown", "revoked", "no token")] == [
+            503,
+            503,
+            without,
+        ]
         health = await exchange(service, request("GET", "/health/ready", host=HOST))
         assert (health.status, health.json.get("writes")) == ready
         assert "The tokens cannot be read now" in health.body.decode()
@@ -254,7 +293,9 @@ async def test_a_backup_from_before_the_first_token_opens_nothing(tmp_path: Path
     for mode, read in (("writes", 200), ("all", 401)):
         async with inside(tmp_path, auth=mode) as service:
             for authorization in (None, f"Bearer {generate()}"):
-                assert (await exchange(service, sent("POST", "/api/stores", authorization))).status == 401
+                assert (
+                    await exchange(service, sent("POST", "/api/stores", authorization))
+                ).status == 401
             assert (await exchange(service, sent("GET", "/api/stores", None))).status == read
 
 
@@ -306,7 +347,9 @@ async def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
         assert service.collection.change_token() == version, "nobody has written"
 
 
-async def test_a_use_that_cannot_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_use_that_cannot_be_written_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokens = add_tokens(tmp_path)
     monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
     monkeypatch.setattr(token_table, "RETRY_INTERVAL", 0.2)
@@ -342,19 +385,27 @@ async def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
         await service.collection.mark_used([number], now() + 10**12)
         await asyncio.sleep(0.1)
         await exchange(service, sent("GET", "/api/stores", token))
-        await until(lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url)))
+        await until(
+            lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url))
+        )
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "one process is stopped meanwhile"])
+@pytest.mark.parametrize(
+    "stopped", [False, True], ids=["running", "one process is stopped meanwhile"]
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_served_to_a_token_once_revoke_has_returned(kind: str, stopped: bool, tmp_path: Path) -> None:
+def test_nothing_is_served_to_a_token_once_revoke_has_returned(
+    kind: str, stopped: bool, tmp_path: Path
+) -> None:
     """By two workers on SQLite, and by two instances on PostgreSQL."""
     with ExitStack() as stack:
         url = stack.enter_context(KINDS[kind](tmp_path)).url
         text = add_token(url, "load", "read")
         arguments = [("--auth=all", "--workers=2")] if kind == "sqlite" else [("--auth=all",)] * 2
-        services = [stack.enter_context(serving(tmp_path, *more, database=url)) for more in arguments]
+        services = [
+            stack.enter_context(serving(tmp_path, *more, database=url)) for more in arguments
+        ]
         returned = threading.Event()
         wrong: list[int] = []
         seen = Counter[int]()
@@ -363,14 +414,19 @@ def test_nothing_is_served_to_a_token_once_revoke_has_returned(kind: str, stoppe
             with closing(service.connection()) as connection:
                 for _ in range(200_000):
                     after = returned.is_set()
-                    status = ask(connection, "GET", "/api/stores", None, {"authorization": f"Bearer {text}"}).status
+                    status = ask(
+                        connection, "GET", "/api/stores", None, {"authorization": f"Bearer {text}"}
+                    ).status
                     seen[status] += 1
                     if after and status == 200:
                         wrong.append(status)
                     if after and status == 401:
                         return
 
-        threads = [threading.Thread(target=load, args=(service,)) for service in services * (8 // len(services))]
+        threads = [
+            threading.Thread(target=load, args=(service,))
+            for service in services * (8 // len(services))
+        ]
         for thread in threads:
             thread.start()
         until_so(lambda: seen[200] > 1000)
@@ -388,7 +444,9 @@ def test_nothing_is_served_to_a_token_once_revoke_has_returned(kind: str, stoppe
 
 
 def _a_worker(service: Running) -> int:
-    found = subprocess.run(["pgrep", "-P", str(service.process.pid)], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["pgrep", "-P", str(service.process.pid)], capture_output=True, text=True, check=True
+    )
     return max(int(pid) for pid in found.stdout.split())
 
 

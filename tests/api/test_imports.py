@@ -38,7 +38,9 @@ def head(query: str, length: int, *fields: str) -> bytes:
     return request("POST", f"/api/imports?{query}", None, *fields, f"Content-Length: {length}")
 
 
-async def send(service: Inside, query: str, body: bytes | str, *fields: str, kind: str = CSV) -> Response:
+async def send(
+    service: Inside, query: str, body: bytes | str, *fields: str, kind: str = CSV
+) -> Response:
     """Send an import; again, while the thread of the one before has not let go of its file."""
     data = body.encode() if isinstance(body, str) else body
     for _ in range(100):
@@ -50,7 +52,9 @@ async def send(service: Inside, query: str, body: bytes | str, *fields: str, kin
 
 
 async def names(service: Inside) -> list[str]:
-    return [store["name"] for store in (await exchange(service, request("GET", "/api/stores"))).json]
+    return [
+        store["name"] for store in (await exchange(service, request("GET", "/api/stores"))).json
+    ]
 
 
 def workbook(*rows: list[str]) -> bytes:
@@ -80,16 +84,26 @@ async def test_the_response_has_the_counts_the_version_and_the_changes(tmp_path:
                 {"line": 3, "id": 2, "old": None, "new": {"name": "Beta", "address": None}},
             ],
         }
-        assert (await exchange(service, request("GET", "/api/stores"))).headers["etag"] == f'"{version}"'
+        assert (await exchange(service, request("GET", "/api/stores"))).headers[
+            "etag"
+        ] == f'"{version}"'
         again = (await send(service, "match=id&dry-run", "id,name\n1,Uno\n2,Beta\n9,No\n")).json
         counts = {"dryRun": True, "replaced": 1, "unchanged": 1, "bad": 1}
         assert counts.items() <= again.items()
-        told = {"line": 4, "id": None, "column": "id", "value": "9", "message": '"id" names no store'}
+        told = {
+            "line": 4,
+            "id": None,
+            "column": "id",
+            "value": "9",
+            "message": '"id" names no store',
+        }
         assert again["problems"] == [told | {"row": {"id": "9", "name": "No"}}]
         assert await names(service) == ["Alpha", "Beta"]
 
 
-async def test_rows_that_are_bad_or_in_conflict_refuse_the_import_with_the_problems(tmp_path: Path) -> None:
+async def test_rows_that_are_bad_or_in_conflict_refuse_the_import_with_the_problems(
+    tmp_path: Path,
+) -> None:
     async with inside(tmp_path) as service:
         version = (await send(service, "", "name\nAlpha\nBeta\n")).json["version"]
         await send(service, "match=id", "id,name\n1,By Anna\n")
@@ -106,19 +120,30 @@ async def test_rows_that_are_bad_or_in_conflict_refuse_the_import_with_the_probl
 
 
 async def test_columns_are_mapped_and_names_cut_as_the_query_says(tmp_path: Path) -> None:
-    text = "Nr;Filiale;Straße;Ort\n7;Kiosk am Marktplatz in der Altstadt;Markt 1;\n".encode("cp1252")
+    text = "Nr;Filiale;Straße;Ort\n7;Kiosk am Marktplatz in der Altstadt;Markt 1;\n".encode(
+        "cp1252"
+    )
     async with inside(tmp_path) as service:
         refused = await send(service, "match=Nr&map=name%3DFiliale", text)
-        assert (refused.status, refused.json["validation"]) == (400, {"source": "query", "keys": ["encoding"]})
+        assert (refused.status, refused.json["validation"]) == (
+            400,
+            {"source": "query", "keys": ["encoding"]},
+        )
         query = "match=nr&map=name%3DFiliale&map=address%3D%7BStra%C3%9Fe%7D,+%7BOrt%7D&encoding=cp1252&cut-names"
         done = (await send(service, query, text)).json
-        assert done["changes"][0]["new"] == {"name": "Kiosk am Marktplatz in der Alt", "address": "Markt 1"}
+        assert done["changes"][0]["new"] == {
+            "name": "Kiosk am Marktplatz in der Alt",
+            "address": "Markt 1",
+        }
         [problem] = done["problems"]
         assert problem["message"] == 'The name was cut to "Kiosk am Marktplatz in der Alt"'
 
 
 async def test_a_workbook_is_read_whatever_its_size(tmp_path: Path) -> None:
-    rows = [["id", "name", "address"], *(["", f"Store {number}", f"{number} Road"] for number in range(2000))]
+    rows = [
+        ["id", "name", "address"],
+        *(["", f"Store {number}", f"{number} Road"] for number in range(2000)),
+    ]
     async with inside(tmp_path) as service:
         done = await send(service, "", workbook(*rows), kind=XLSX)
         assert (done.status, done.json["created"], len(done.json["changes"])) == (200, 2000, 1000)
@@ -142,10 +167,16 @@ WRONG: list[tuple[str, str, str]] = [
     ("", "id,name\n1,A\n", "match"),
 ]
 NO_SHEETS = [b"", b"\0\0", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"PK\x03\x04 no workbook", b'name\n"A']
-NO_TYPES = [("Content-Type: application/json",), ("Content-Type: text/plain",), (CSV, "Content-Encoding: gzip")]
+NO_TYPES = [
+    ("Content-Type: application/json",),
+    ("Content-Type: text/plain",),
+    (CSV, "Content-Encoding: gzip"),
+]
 
 
-async def test_a_query_a_body_or_a_type_that_is_wrong_is_refused_by_its_name(tmp_path: Path) -> None:
+async def test_a_query_a_body_or_a_type_that_is_wrong_is_refused_by_its_name(
+    tmp_path: Path,
+) -> None:
     some_stores(tmp_path, 1)
     async with inside(tmp_path) as service:
         for query, text, key in WRONG:
@@ -156,14 +187,21 @@ async def test_a_query_a_body_or_a_type_that_is_wrong_is_refused_by_its_name(tmp
         for body in NO_SHEETS:
             with case(body):
                 refused = await send(service, "add", body)
-                assert (refused.status, refused.json["validation"]) == (400, {"source": "payload", "keys": []})
+                assert (refused.status, refused.json["validation"]) == (
+                    400,
+                    {"source": "payload", "keys": []},
+                )
         for kind, *more in NO_TYPES:
             assert (await send(service, "add", b"name\nA\n", *more, kind=kind)).status == 415
-        assert (await exchange(service, request("GET", "/api/imports"))).headers["allow"] == "POST, OPTIONS"
+        assert (await exchange(service, request("GET", "/api/imports"))).headers[
+            "allow"
+        ] == "POST, OPTIONS"
         assert await names(service) == ["Store 0"]
 
 
-async def test_an_import_depends_on_the_tag_and_is_carried_out_once_with_its_key(tmp_path: Path) -> None:
+async def test_an_import_depends_on_the_tag_and_is_carried_out_once_with_its_key(
+    tmp_path: Path,
+) -> None:
     async with inside(tmp_path) as service:
         version = (await send(service, "", "name\nAlpha\n")).json["version"]
         stale = await send(service, "add", "name\nBeta\n", 'If-Match: "0.abcdefgh"')
@@ -172,16 +210,22 @@ async def test_an_import_depends_on_the_tag_and_is_carried_out_once_with_its_key
         done = await send(service, "add", "name\nBeta\n", *key)
         replay = await send(service, "add", "name\nBeta\n", *key)
         assert (replay.status, replay.headers["idempotent-replayed"]) == (200, "true")
-        counts = {name: value for name, value in done.json.items() if name not in ("problems", "changes")}
+        counts = {
+            name: value for name, value in done.json.items() if name not in ("problems", "changes")
+        }
         assert (replay.json, replay.headers["etag"]) == (counts, done.headers["etag"])
         assert (await send(service, "add", "name\nGamma\n", *key)).status == 422
         assert (await send(service, "add&skip-bad", "name\nBeta\n", *key)).status == 422
         assert await names(service) == ["Alpha", "Beta"]
 
 
-async def test_an_import_needs_a_token_that_may_write_and_its_changes_say_whose(tmp_path: Path) -> None:
+async def test_an_import_needs_a_token_that_may_write_and_its_changes_say_whose(
+    tmp_path: Path,
+) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
-    reader, writer = (f"Authorization: Bearer {add_token(url, scope, scope)}" for scope in ("read", "write"))
+    reader, writer = (
+        f"Authorization: Bearer {add_token(url, scope, scope)}" for scope in ("read", "write")
+    )
     async with inside(tmp_path, auth="writes") as service:
         for fields, status in (((), 401), ((reader,), 403)):
             connection, line = service.connect()
@@ -189,11 +233,15 @@ async def test_an_import_needs_a_token_that_may_write_and_its_changes_say_whose(
             await tick()
             assert statuses(line) == [status], "before its body is read"
         assert (await send(service, "", "name\nAlpha\n", writer)).json["created"] == 1
-        changes = (await exchange(service, request("GET", "/api/changes", None, writer))).json["changes"]
+        changes = (await exchange(service, request("GET", "/api/changes", None, writer))).json[
+            "changes"
+        ]
         assert [change["by"] for change in changes] == ["write"]
 
 
-async def test_a_second_import_is_refused_before_its_body_is_read_until_the_first_one_is_over(tmp_path: Path) -> None:
+async def test_a_second_import_is_refused_before_its_body_is_read_until_the_first_one_is_over(
+    tmp_path: Path,
+) -> None:
     begun = head("add", 100_000, CSV) + b"name\n"
     async with inside(tmp_path) as service:
         first, line = service.connect()
@@ -225,7 +273,9 @@ async def test_a_body_over_the_limit_is_refused_by_its_length_and_in_chunks(tmp_
         assert statuses(line) == [413]
 
 
-def test_a_long_body_takes_no_memory_of_the_service_and_does_not_keep_others_waiting(fresh: Running) -> None:
+def test_a_long_body_takes_no_memory_of_the_service_and_does_not_keep_others_waiting(
+    fresh: Running,
+) -> None:
     row = b"Store," + b"x" * 2000 + b"\n"
     before = memory(fresh.process.pid)
     with fresh.socket() as client:
@@ -258,21 +308,29 @@ def test_imports_into_several_workers_are_done_one_after_the_other_or_refused(
 
     def post(name: bytes) -> list[int]:
         while True:
-            done = service.request("POST", "/api/imports?add", b"name\n" + name * 1000, {"content-type": "text/csv"})
+            done = service.request(
+                "POST", "/api/imports?add", b"name\n" + name * 1000, {"content-type": "text/csv"}
+            )
             if done.status == 200:
                 return [change["id"] for change in done.json["changes"]]
             assert (done.status, done.json["outcome"]) == (503, "none")
             time.sleep(0.02)
 
-    with serving(tmp_path, "--workers", "2", database=database.url) as service, ThreadPoolExecutor() as pool:
+    with (
+        serving(tmp_path, "--workers", "2", database=database.url) as service,
+        ThreadPoolExecutor() as pool,
+    ):
         firsts = sorted(ids[0] for ids in pool.map(post, [b"A\n", b"B\n", b"C\n", b"D\n"]))
         assert firsts == list(range(1, 4001, 1000))
         stores = service.request("GET", "/api/stores").json
-        assert "".join(store["name"] for store in stores[::1000]) in map("".join, permutations("ABCD"))
+        assert "".join(store["name"] for store in stores[::1000]) in map(
+            "".join, permutations("ABCD")
+        )
 
 
 @pytest.mark.parametrize(
-    ("after", "message"), [(11, "Nothing of the request came for 10 s"), (121, "within 120 seconds")]
+    ("after", "message"),
+    [(11, "Nothing of the request came for 10 s"), (121, "within 120 seconds")],
 )
 async def test_a_body_that_stands_still_or_takes_too_long_is_refused(
     tmp_path: Path, after: float, message: str
@@ -287,7 +345,9 @@ async def test_a_body_that_stands_still_or_takes_too_long_is_refused(
         await settled(connection)
         assert line.sent.startswith(b"HTTP/1.1 408 ")
         assert message.encode() in line.sent
-        assert (await send(service, "add", b"name\n" + b"Store\n" * 1500)).status == 200, "the slot is not free"
+        assert (await send(service, "add", b"name\n" + b"Store\n" * 1500)).status == 200, (
+            "the slot is not free"
+        )
 
 
 async def test_a_body_for_which_there_is_no_space_is_refused(tmp_path: Path) -> None:

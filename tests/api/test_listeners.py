@@ -1,4 +1,5 @@
-"""What a process does for those who listen to changes: whom it wakes, what it reads, when a stream ends."""
+"""What a process does for those who listen to changes: whom it wakes, what it reads, when a
+stream ends."""
 
 import asyncio
 import re
@@ -89,7 +90,9 @@ def counted(service: Inside) -> Counted:
 
 
 async def write(service: Inside, count: int = 1) -> None:
-    await asyncio.gather(*(service.collection.write(Create(payload)) for payload in numbered(count)))
+    await asyncio.gather(
+        *(service.collection.write(Create(payload)) for payload in numbered(count))
+    )
 
 
 async def test_a_change_is_read_once_for_all_listeners(tmp_path: Path) -> None:
@@ -107,7 +110,9 @@ async def test_a_change_is_read_once_for_all_listeners(tmp_path: Path) -> None:
         assert collection.calls["changes"] <= 4
 
 
-async def test_while_nothing_changes_only_the_numbers_are_read_and_without_listeners_nothing(tmp_path: Path) -> None:
+async def test_while_nothing_changes_only_the_numbers_are_read_and_without_listeners_nothing(
+    tmp_path: Path,
+) -> None:
     async with inside(tmp_path) as service:
         await write(service)
         _, line = listen(service)
@@ -165,10 +170,14 @@ async def test_a_listener_to_one_store_finds_its_changes_among_many(tmp_path: Pa
         _, line = listen(service, "?store=650")
         await until(lambda: seqs(line) == [650])
         await asyncio.sleep(0.1)
-        assert collection.queries == [ChangesQuery(Cursor(place, epoch), store=650) for place in (0, 650)]
+        assert collection.queries == [
+            ChangesQuery(Cursor(place, epoch), store=650) for place in (0, 650)
+        ]
 
 
-async def test_a_page_that_is_newer_than_the_last_look_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
+async def test_a_page_that_is_newer_than_the_last_look_is_no_reason_to_begin_anew(
+    tmp_path: Path,
+) -> None:
     async with inside(tmp_path) as service:
         _, line = listen(service)
         for _ in range(300):
@@ -183,7 +192,9 @@ async def test_a_new_epoch_resets_those_who_listen_and_they_go_on(tmp_path: Path
         await write(service, 3)
         lines = [listen(service, query)[1] for query in ("", "?store=2", "?after=now")]
         await until(lambda: all(b"retry" in line.sent for line in lines))
-        epoch = await asyncio.to_thread(databases.epoch, f"sqlite:///{tmp_path}/stores.db", renew=True)
+        epoch = await asyncio.to_thread(
+            databases.epoch, f"sqlite:///{tmp_path}/stores.db", renew=True
+        )
         reset = f'id: 3.{epoch}\nevent: reset\ndata: {{"cursor":"3.{epoch}"}}\n\n'.encode()
         await until(lambda: all(line.sent.count(reset) == 1 for line in lines))
         await write(service)
@@ -293,7 +304,9 @@ async def test_a_page_that_could_not_be_read_is_read_again(tmp_path: Path) -> No
         assert failed == 3
 
 
-async def test_a_bug_in_one_look_does_not_end_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_one_look_does_not_end_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[Any] = []
     monkeypatch.setattr(feed, "emit", lambda event, **fields: told.append((event, fields)))
     async with inside(tmp_path) as service:
@@ -316,7 +329,9 @@ async def test_a_bug_in_one_look_does_not_end_the_next(tmp_path: Path, monkeypat
 
 async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
-    bearers = [f"Authorization: Bearer {add_token(url, name, 'read')}" for name in ("gone", "stays")]
+    bearers = [
+        f"Authorization: Bearer {add_token(url, name, 'read')}" for name in ("gone", "stays")
+    ]
     async with inside(tmp_path, auth="all") as service:
         lines = [listen(service, "", bearer)[1] for bearer in bearers]
         await until(lambda: all(b"retry" in line.sent for line in lines))
@@ -328,7 +343,9 @@ async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
         assert not lines[0].aborted
 
 
-async def test_a_stream_ends_when_its_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_ends_when_its_token_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expires = now() + 60_000
     bearer = f"Authorization: Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'short', 'read', expires)}"
     async with inside(tmp_path, auth="all") as service:
@@ -338,7 +355,9 @@ async def test_a_stream_ends_when_its_token_expires(tmp_path: Path, monkeypatch:
         await until(lambda: line.sent.endswith(b"\r\n0\r\n\r\n"))
 
 
-async def test_while_the_tokens_cannot_be_read_a_stream_has_no_changes_but_stays_open(tmp_path: Path) -> None:
+async def test_while_the_tokens_cannot_be_read_a_stream_has_no_changes_but_stays_open(
+    tmp_path: Path,
+) -> None:
     bearer = f"Authorization: Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'one', 'read')}"
     async with inside(tmp_path, auth="all") as service:
         _, line = listen(service, "", bearer)
@@ -365,7 +384,9 @@ async def test_who_wrote_is_shown_to_those_with_a_token(tmp_path: Path) -> None:
         lines = [listen(service, "", *fields)[1] for fields in ((bearer,), ())]
         await until(lambda: all(seqs(line) == [1] for line in lines))
         assert [b'"by":"anna"' in line.sent for line in lines] == [True, False]
-        connection.data_received(request("GET", "/api/changes", None, bearer) + request("GET", "/api/changes"))
+        connection.data_received(
+            request("GET", "/api/changes", None, bearer) + request("GET", "/api/changes")
+        )
         await settled(connection)
         assert line.sent.count(b'"by":"anna"') == 1
         tags = re.findall(rb'etag: ("[^"]+")\r\n', line.sent)[-2:]
@@ -379,7 +400,9 @@ EVENTS = [(b"accept", b"text/event-stream"), (b"host", b"a")]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_on_another_server_a_client_that_leaves_ends_its_stream(tmp_path: Path, method: str) -> None:
+async def test_on_another_server_a_client_that_leaves_ends_its_stream(
+    tmp_path: Path, method: str
+) -> None:
     sent: list[Any] = []
     gone = asyncio.Event()
 
@@ -402,7 +425,9 @@ async def test_on_another_server_a_client_that_leaves_ends_its_stream(tmp_path: 
         assert sent[0]["status"] == 200
 
 
-async def test_on_another_server_a_client_that_left_before_listens_to_nothing(tmp_path: Path) -> None:
+async def test_on_another_server_a_client_that_left_before_listens_to_nothing(
+    tmp_path: Path,
+) -> None:
     async def receive() -> Any:
         return {"type": "http.disconnect"}
 

@@ -1,4 +1,5 @@
-"""What /metrics shows: every response once, in a closed set of series, and what is left out when it is not known."""
+"""What /metrics shows: every response once, in a closed set of series, and what is left out when
+it is not known."""
 
 import random
 import shutil
@@ -57,12 +58,18 @@ async def test_each_response_is_counted_once_by_route_method_and_status(tmp_path
         ("/api/stores/{id}", "PUT", "412"): [
             request("PUT", "/api/stores/1", b'{"name":"a"}', 'If-Match: "9.abcdefgh"')
         ],
-        ("/api/stores", "GET", "200"): [request("GET", "/api/stores?q=1"), request("GET", "/api/stores?name=a")],
+        ("/api/stores", "GET", "200"): [
+            request("GET", "/api/stores?q=1"),
+            request("GET", "/api/stores?name=a"),
+        ],
         ("/docs/{name}", "GET", "404"): [request("GET", "/docs/secret.js")],
         ("/health/ready", "GET", "200"): [request("GET", "/health/ready")],
         ("/test", "OPTIONS", "204"): [request("OPTIONS", "/test")],
         ("/test", "other", "405"): [request("DELETE", "/test"), request("PATCH", "/test")],
-        ("other", "GET", "404"): [request("GET", "/secret"), request("GET", "/api/stores/1/secret")],
+        ("other", "GET", "404"): [
+            request("GET", "/secret"),
+            request("GET", "/api/stores/1/secret"),
+        ],
         ("other", "other", "501"): [request("SECRET", "/test")],
         ("other", "other", "400"): [b"no HTTP\r\n\r\n"],
     }
@@ -76,7 +83,16 @@ async def test_each_response_is_counted_once_by_route_method_and_status(tmp_path
             assert found[series(f"{name}_count", route=route)] == count
             assert found[series(f"{name}_bucket", route=route, le="+Inf")] == count
             assert 0 < found[series(f"{name}_sum", route=route)] < 60
-            assert len([key for key in found if key[0].endswith("_bucket") and ("route", route) in key[1]]) == 10
+            assert (
+                len(
+                    [
+                        key
+                        for key in found
+                        if key[0].endswith("_bucket") and ("route", route) in key[1]
+                    ]
+                )
+                == 10
+            )
         assert responses(await shown(service))["/metrics", "GET", "200"] == 1
 
 
@@ -90,7 +106,9 @@ async def test_a_response_of_another_asgi_server_is_counted_too(tmp_path: Path) 
         }
 
 
-async def test_a_client_that_leaves_before_its_response_is_counted_without_a_status(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_before_its_response_is_counted_without_a_status(
+    tmp_path: Path,
+) -> None:
     async with inside(tmp_path) as service:
         with locked(tmp_path):
             connection, _ = service.connect()
@@ -107,7 +125,9 @@ def word(chance: random.Random) -> str:
 def hostile(chance: random.Random) -> bytes:
     """Return a request that nobody would send, with or without a known method."""
     method = chance.choice(("GET", "PROPFIND", word(chance)))
-    return request(method, f"/{word(chance)}/{word(chance)}?{word(chance)}", None, "Connection: close")
+    return request(
+        method, f"/{word(chance)}/{word(chance)}?{word(chance)}", None, "Connection: close"
+    )
 
 
 def assert_closed(found: Mapping[Series, float]) -> None:
@@ -127,7 +147,9 @@ async def test_hostile_methods_and_paths_make_no_new_series(tmp_path: Path, coun
         for number in range(count):
             if number % 100:
                 route = chance.choice((None, word(chance), "store"))
-                count_response(Served(route, word(chance), chance.randrange(1000), 1, 0.1, number, None, b""))
+                count_response(
+                    Served(route, word(chance), chance.randrange(1000), 1, 0.1, number, None, b"")
+                )
             else:
                 await respond(service, hostile(chance))
         found = await shown(service)
@@ -145,7 +167,8 @@ def test_a_duration_is_in_the_bucket_that_ends_with_it() -> None:
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, 5.0, 5.01, 3600.0):
         metrics.observe(Served("test", "GET", 200, 10, seconds, 0, None, b""))
     counts = [
-        slots.of(0)[CELLS["http_request_duration_seconds", "/test", le]] for le in ("0.0005", "0.001", "5.0", "+Inf")
+        slots.of(0)[CELLS["http_request_duration_seconds", "/test", le]]
+        for le in ("0.0005", "0.001", "5.0", "+Inf")
     ]
     assert counts == [2, 1, 1, 2]
 
@@ -159,12 +182,25 @@ async def test_writes_are_counted_by_what_they_led_to(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
         await respond(
             service,
-            *(create("First"), request("PUT", "/api/stores/1", put), request("PUT", "/api/stores/1", put)),
+            *(
+                create("First"),
+                request("PUT", "/api/stores/1", put),
+                request("PUT", "/api/stores/1", put),
+            ),
             *(create("Keyed", key), create("Keyed", key), create("Other", key)),
-            *(request("PUT", "/api/stores/9", put), request("PUT", "/api/stores/1", b'{"name":"b"}', tag)),
+            *(
+                request("PUT", "/api/stores/9", put),
+                request("PUT", "/api/stores/1", b'{"name":"b"}', tag),
+            ),
         )
         found = await shown(service)
-        results = {"stored": 4, "replayed": 1, "key_reused": 1, "not_found": 1, "precondition_failed": 1}
+        results = {
+            "stored": 4,
+            "replayed": 1,
+            "key_reused": 1,
+            "not_found": 1,
+            "precondition_failed": 1,
+        }
         for result in FAMILIES["writes"].labels["result"]:
             assert found[series("writes_total", result=result)] == results.get(result, 0), result
         assert found[series("commit_duration_seconds_count")] == 8
@@ -176,7 +212,9 @@ async def test_writes_are_counted_by_what_they_led_to(tmp_path: Path) -> None:
 
 def test_a_write_that_the_database_refuses_is_counted_by_its_outcome() -> None:
     slots = Slots()
-    Metrics(slots).observe_writes([Unavailable("a"), Unavailable("b", Outcome.UNKNOWN), ValueError()], 0.2)
+    Metrics(slots).observe_writes(
+        [Unavailable("a"), Unavailable("b", Outcome.UNKNOWN), ValueError()], 0.2
+    )
     for result in ("unavailable", "unknown", "failed"):
         assert slots.of(0)[CELLS["writes", result]] == 1
 
@@ -194,7 +232,9 @@ async def test_writes_that_wait_are_in_the_queue(tmp_path: Path) -> None:
 # What limits refuse.
 
 
-async def test_what_a_limit_refuses_is_counted_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_limit_refuses_is_counted_by_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     some_stores(tmp_path, 1)
     long = b'{"name":"Long","address":"%b"}' % (b"x" * 100_000)
     async with inside(tmp_path) as service:
@@ -259,7 +299,9 @@ async def test_a_database_that_is_away_takes_only_its_own_series_with_it(
         assert meanwhile[series("writes_total", result="stored")] == 1
 
 
-async def test_a_bug_behind_it_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_behind_it_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with inside(tmp_path) as service:
         monkeypatch.setattr(service.collection, "state", lambda: 1)
         connection, line = service.connect()
@@ -274,9 +316,14 @@ async def test_the_text_is_what_prometheus_reads(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
         await respond(service, create("First"))
         response = await asked(service, "GET", "/metrics")
-    fields = {"content-type": "text/plain; version=0.0.4; charset=utf-8", "cache-control": "no-cache"}
+    fields = {
+        "content-type": "text/plain; version=0.0.4; charset=utf-8",
+        "cache-control": "no-cache",
+    }
     assert fields.items() <= response.headers.items()
-    done = subprocess.run([promtool, "check", "metrics"], input=response.body, capture_output=True, check=False)
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=response.body, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = parse(response.body.decode())
     assert found[series("disk_free_bytes")] > 0

@@ -1,4 +1,5 @@
-"""Long random sequences of requests that combine features, in three ways, against a model of the decisions."""
+"""Long random sequences of requests that combine features, in three ways, against a model of the
+decisions."""
 
 import json
 import random
@@ -36,10 +37,32 @@ WAYS: dict[str, type[Connection]] = {"plain": Connection, "careful": Careful}
 METHODS = {"GET": 10, "HEAD": 4, "POST": 7, "PUT": 9, "OPTIONS": 1, "DELETE": 1}
 NAMES = ["a", "b", "Köln", "a+b", "x" * 30, 'q"q', "%41", "ö&ä"]
 QUERIES = {
-    b"name": [b"a", b"%61", b"K%c3%B6ln", b"a%2Bb", b"a+b", b"", b"%FF", b"none", b"%C3%B6%26%c3%a4"],
+    b"name": [
+        b"a",
+        b"%61",
+        b"K%c3%B6ln",
+        b"a%2Bb",
+        b"a+b",
+        b"",
+        b"%FF",
+        b"none",
+        b"%C3%B6%26%c3%a4",
+    ],
     b"limit": [b"1", b"2", b"3", b"1000", b"0", b"1001", b"x", b"", b"%32", b"-1", b"+1"],
     b"after": [b"0", b"1", b"2", b"3", b"9", b"", b"now", b"%31", b"1.0"],
-    b"q": [b"a", b"K%c3%96LN", b"k+O", b"1", b"02", b"", b"%FF", b"%00", b"a&q=a", b"a+b+c+d+e+f+g+h+i", b"street"],
+    b"q": [
+        b"a",
+        b"K%c3%96LN",
+        b"k+O",
+        b"1",
+        b"02",
+        b"",
+        b"%FF",
+        b"%00",
+        b"a&q=a",
+        b"a+b+c+d+e+f+g+h+i",
+        b"street",
+    ],
     b"at": [b"{}", b"{}.%b" % EPOCH, b"{}.aaaaaaaa", b"", b"01", b"tomorrow", b"9999999"],
     b"a%74": [b"{}"],
     b"x": [b"1", b"%"],
@@ -48,15 +71,33 @@ QUERIES = {
 CONTENTS: list[bytes] = [
     *(json.dumps({"name": name}).encode() for name in NAMES),
     *(json.dumps({"name": name, "address": ""}, ensure_ascii=False).encode() for name in NAMES),
-    *(b'{"id":9,"address":"1 High Street","name":"a"}', b'{"name":1,"name":"a"}', b"{}", b"[]", b"", b"{"),
-    *(b'{"name":"","address":null}', b'{"name":"\\u0000"}', b'{"name":"%b"}' % (b"y" * 31), b'{"name":"\xff"}'),
+    *(
+        b'{"id":9,"address":"1 High Street","name":"a"}',
+        b'{"name":1,"name":"a"}',
+        b"{}",
+        b"[]",
+        b"",
+        b"{",
+    ),
+    *(
+        b'{"name":"","address":null}',
+        b'{"name":"\\u0000"}',
+        b'{"name":"%b"}' % (b"y" * 31),
+        b'{"name":"\xff"}',
+    ),
 ]
 FIELDS: dict[bytes, tuple[float, list[bytes]]] = {
-    b"origin": (0.2, [NAMED.encode()] * 3 + [b"http://localhost:80", b"https://evil.example", b"null", b""]),
+    b"origin": (
+        0.2,
+        [NAMED.encode()] * 3 + [b"http://localhost:80", b"https://evil.example", b"null", b""],
+    ),
     b"sec-fetch-site": (0.15, [b"same-origin", b"none", b"cross-site", b""]),
     b"accept-language": (0.1, [b"de"]),
     b"access-control-request-method": (0.1, [b"PUT"]),
-    b"content-type": (0.8, [b"application/json"] * 9 + [b"text/plain", b"application/json;charset=latin1", b""]),
+    b"content-type": (
+        0.8,
+        [b"application/json"] * 9 + [b"text/plain", b"application/json;charset=latin1", b""],
+    ),
     b"content-encoding": (0.1, [b"identity", b"gzip"]),
     b"range": (0.05, [b"bytes=0-1"]),
     b"if-match": (
@@ -64,15 +105,21 @@ FIELDS: dict[bytes, tuple[float, list[bytes]]] = {
         [b'"{}.%b"' % EPOCH, b'W/"{}.%b-gzip"' % EPOCH] * 4
         + [b"*", b"", b"1", b'"{}.%b", W/"{}.%b-gzip"' % (EPOCH, EPOCH)],
     ),
-    b"if-none-match": (0.3, [b'"{}.%b"' % EPOCH, b'W/"{}.%b;gzip"' % EPOCH] * 4 + [b"*", b",", b"1", b'"{}.a"']),
+    b"if-none-match": (
+        0.3,
+        [b'"{}.%b"' % EPOCH, b'W/"{}.%b;gzip"' % EPOCH] * 4 + [b"*", b",", b"1", b'"{}.a"'],
+    ),
     b"idempotency-key": (0.4, [b"k{}", b'"k{}"', b"k{}", b'"k{}"', b"k k", b'"', b"", b"z" * 256]),
 }
 
 
 class Requests:
-    """Random requests. Some come again, as they were or with the values of fields in other words."""
+    """Random requests. Some come again, as they were or with the values of fields in other
+    words."""
 
-    def __init__(self, seed: int, auth: str, tokens: list[bytes], version: Callable[[], int]) -> None:
+    def __init__(
+        self, seed: int, auth: str, tokens: list[bytes], version: Callable[[], int]
+    ) -> None:
         self._random = random.Random(seed)
         self._authorizations = [b"Bearer %b" % token for token in tokens] * 4 + [
             b"Basic x",
@@ -85,8 +132,14 @@ class Requests:
 
     def next(self) -> Asked:
         if self._sent and self._random.random() < 0.4:
-            keyed = [asked for asked in self._sent[-200:] if asked.body and asked.values(b"idempotency-key")]
-            return self._again(self._random.choice(self._random.choice([self._sent[-40:], keyed]) or self._sent))
+            keyed = [
+                asked
+                for asked in self._sent[-200:]
+                if asked.body and asked.values(b"idempotency-key")
+            ]
+            return self._again(
+                self._random.choice(self._random.choice([self._sent[-40:], keyed]) or self._sent)
+            )
         method = self._random.choices([*METHODS], [*METHODS.values()])[0]
         writes = method in ("POST", "PUT")
         content = self._random.choice(CONTENTS) if writes else b""
@@ -103,7 +156,11 @@ class Requests:
             fields = [field for field in fields if field[0] != b"authorization"]
             fields.append((b"authorization", self._random.choice(self._authorizations)))
         # With a key that makes it another request.
-        content = self._random.choice(CONTENTS) if asked.body and self._random.random() < 0.3 else asked.body
+        content = (
+            self._random.choice(CONTENTS)
+            if asked.body and self._random.random() < 0.3
+            else asked.body
+        )
         return asked._replace(fields=fields, body=content)
 
     def _target(self, method: str) -> bytes:
@@ -120,7 +177,9 @@ class Requests:
         return b"%b=%b" % (name, self._filled(self._random.choice(QUERIES[name])))
 
     def _id(self) -> bytes:
-        return self._random.choice([b"%d" % self._random.randint(1, 9), b"1", b"02", b"0", b"x", b"%31x", b"9" * 30])
+        return self._random.choice(
+            [b"%d" % self._random.randint(1, 9), b"1", b"02", b"0", b"x", b"%31x", b"9" * 30]
+        )
 
     def _fields(self) -> list[tuple[bytes, bytes]]:
         hosts = [b"localhost:80"] * 9 + [ALLOWED_HOST.upper().encode(), b"evil.example", b"[::1]"]
@@ -130,7 +189,9 @@ class Requests:
             fields += [(name, self._filled(self._random.choice(values))) for _ in range(lines)]
         if self._random.random() < self._with_tokens:
             sent = 1 if self._random.random() < 0.95 else 2
-            fields += [(b"authorization", self._random.choice(self._authorizations)) for _ in range(sent)]
+            fields += [
+                (b"authorization", self._random.choice(self._authorizations)) for _ in range(sent)
+            ]
         return fields
 
     def _filled(self, value: bytes) -> bytes:
@@ -150,7 +211,8 @@ def _other_words(name: bytes, value: bytes) -> bytes:
 
 
 class Client:
-    """Sends each request in one of the ways. In what is sent and received, the epoch is the model's."""
+    """Sends each request in one of the ways. In what is sent and received, the epoch is the
+    model's."""
 
     def __init__(self, service: Inside, epoch: bytes) -> None:
         self._service = service
@@ -162,7 +224,8 @@ class Client:
         target = asked.target.replace(EPOCH, self._epoch)
         response = await self._send(way, asked._replace(target=target, fields=fields))
         headers = {
-            name: value.replace(self._epoch.decode(), EPOCH.decode()) for name, value in response.headers.items()
+            name: value.replace(self._epoch.decode(), EPOCH.decode())
+            for name, value in response.headers.items()
         }
         return Response(response.status, headers, response.body.replace(self._epoch, EPOCH))
 
@@ -175,7 +238,9 @@ class Client:
         connection, line = self._connections[way]
         length = b"content-length: %d\r\n" % len(content) if content else b""
         head = b"".join([b"%b: %b\r\n" % field for field in fields])
-        connection.data_received(b"%b %b HTTP/1.1\r\n%b%b\r\n" % (method.encode(), target, head, length) + content)
+        connection.data_received(
+            b"%b %b HTTP/1.1\r\n%b%b\r\n" % (method.encode(), target, head, length) + content
+        )
         await settled(connection)
         response = last_response(line)
         line._sent.clear()
@@ -191,37 +256,52 @@ def differs(asked: Asked, response: Response, expected: Expected) -> str:
         message = content["message"]
         if message is None:
             message = json.loads(response.body)["message"] if response.body else ""
-        error = {"statusCode": expected.status, "error": PHRASES[expected.status], **content, "message": message}
+        error = {
+            "statusCode": expected.status,
+            "error": PHRASES[expected.status],
+            **content,
+            "message": message,
+        }
         content = json.dumps(error, ensure_ascii=False, separators=(",", ":")).encode()
     length = fields.pop("content-length", None)
     told = None if expected.status in (204, 304) else str(len(content))
     if asked.method == "HEAD":
         told = length if isinstance(expected.body, dict) else told
         content = b""
-    got, wanted = (response.status, fields, length, response.body), (expected.status, expected.fields, told, content)
+    got, wanted = (
+        (response.status, fields, length, response.body),
+        (expected.status, expected.fields, told, content),
+    )
     return "" if got == wanted else f"{asked}\n{got}\n{wanted}"
 
 
 async def epoch_of(service: Inside, token: bytes) -> bytes:
-    response = await call(service, "GET", "/api/stores", headers=[(b"authorization", b"Bearer " + token)])
+    response = await call(
+        service, "GET", "/api/stores", headers=[(b"authorization", b"Bearer " + token)]
+    )
     return response.headers["etag"].strip('"').partition(".")[2].encode()
 
 
 async def play(folder: Path, url: str, auth: str, seed: int, count: int) -> set[tuple[int, bool]]:
-    """Send requests, and compare; return which statuses there were, and whether they were replays."""
+    """Send requests, and compare; return which statuses there were, and whether they were
+    replays."""
     scopes = {"one": "write", "two": "write", "three": "read"}
     tokens = {add_token(url, name, scope).encode(): scope for name, scope in scopes.items()}
     model, seen = Model(auth, tokens), set()
     requests = Requests(seed, auth, [*tokens], lambda: len(model.changes))
     ways = random.Random(seed)
     reads: list[Asked] = []
-    async with inside(folder, database=url, auth=auth, cors_origin=[NAMED], allowed_host=[ALLOWED_HOST]) as service:
+    async with inside(
+        folder, database=url, auth=auth, cors_origin=[NAMED], allowed_host=[ALLOWED_HOST]
+    ) as service:
         client = Client(service, await epoch_of(service, next(iter(tokens))))
         for _ in range(count):
             asked = ways.choice(reads[-8:]) if reads and ways.random() < 0.2 else requests.next()
             reads += [asked] * (asked.method == "GET")  # to come again: a response may be cached
             expected = model.respond(asked)
-            difference = differs(asked, await client.send(ways.choice([*WAYS, "asgi"]), asked), expected)
+            difference = differs(
+                asked, await client.send(ways.choice([*WAYS, "asgi"]), asked), expected
+            )
             assert not difference, difference
             seen.add((expected.status, "idempotent-replayed" in expected.fields))
     return seen
@@ -234,7 +314,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kind", "auth"), [*product(["sqlite"], STATUSES), ("postgres", "all")])
-@pytest.mark.parametrize(("seed", "count"), [(1, 1500), *(pytest.param(n, 10_000, marks=thorough) for n in (2, 3))])
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 1500), *(pytest.param(n, 10_000, marks=thorough) for n in (2, 3))]
+)
 async def test_every_response_is_what_the_decisions_say(
     tmp_path: Path, kind: str, auth: str, seed: int, count: int
 ) -> None:
@@ -278,7 +360,10 @@ BREAKS = (
 
 @pytest.mark.parametrize(("break_it", "auth"), BREAKS)
 async def test_a_service_that_breaks_a_decision_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], auth: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    break_it: Callable[[pytest.MonkeyPatch], None],
+    auth: str,
 ) -> None:
     break_it(monkeypatch)
     with pytest.raises(AssertionError, match=r"Asked\("):

@@ -54,7 +54,8 @@ def resolved(reference: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_documented(method: str, path: str, response: Response) -> None:
-    """The status is documented, with the headers that it has, and the body is of the documented type and schema."""
+    """The status is documented, with the headers that it has, and the body is of the documented
+    type and schema."""
     responses = DOCUMENT["paths"][path][method]["responses"]
     described = resolved(responses.get(str(response.status), responses["default"]))
     sent, may = response.headers.keys() - FRAMING, described["headers"]
@@ -151,7 +152,8 @@ async def test_what_a_request_is_refused_with_is_documented(tmp_path: Path) -> N
 
 
 def documented_examples() -> dict[tuple[str, str], Any]:
-    """Give the body of each example of an error in the document, by the names of its response and of itself."""
+    """Give the body of each example of an error in the document, by the names of its response
+    and of itself."""
     responses = DOCUMENT["components"]["responses"]
     return {
         (name, title): example["value"]
@@ -199,7 +201,9 @@ REQUESTS = {
         "not UTF-8": imports(b"name\nCaf\xe9\n", "match=name"),
     },
     "RefusedImport": {
-        "a name is too long": imports(b"id,name\n1,%b\n" % (b"a" * (MAX_NAME_LENGTH + 1)), "match=id"),
+        "a name is too long": imports(
+            b"id,name\n1,%b\n" % (b"a" * (MAX_NAME_LENGTH + 1)), "match=id"
+        ),
         "an id occurs twice": imports(b"id,name\n1,Harbour\n1,Airport\n", "match=id"),
     },
     "NotFound": {"no store has that id": get("/api/stores/99")},
@@ -208,17 +212,25 @@ REQUESTS = {
         "the store has changed": request("PUT", "/api/stores/1", b'{"name":"Harbour"}', CHANGED),
         "the list has changed": post(b'{"name":"Harbour"}', CHANGED),
     },
-    "KeyReused": {"the key was sent with another request": post(b'{"name":"Harbour"}', "Idempotency-Key: order-17")},
+    "KeyReused": {
+        "the key was sent with another request": post(
+            b'{"name":"Harbour"}', "Idempotency-Key: order-17"
+        )
+    },
     "UnsupportedMediaType": {
-        "no JSON": post(b"name=Harbour").replace(b"application/json", b"application/x-www-form-urlencoded"),
+        "no JSON": post(b"name=Harbour").replace(
+            b"application/json", b"application/x-www-form-urlencoded"
+        ),
         "compressed": post(b"{}", "Content-Encoding: gzip"),
     },
     "AnyError": {
         "400: no valid Host": get("/test").replace(HOST, b""),
-        "403: a page with a name that is not known": get("/test", "Origin: http://a.example").replace(
-            HOST, b"Host: a.example\r\n"
+        "403: a page with a name that is not known": get(
+            "/test", "Origin: http://a.example"
+        ).replace(HOST, b"Host: a.example\r\n"),
+        "413: body too large": post(b"").replace(
+            b"Length: 0", b"Length: %d" % (MAX_BODY_BYTES + 1)
         ),
-        "413: body too large": post(b"").replace(b"Length: 0", b"Length: %d" % (MAX_BODY_BYTES + 1)),
         "414: target too long": get("/" + "a" * MAX_TARGET_BYTES),
         "431: headers too large": get("/test", "X: " + "a" * MAX_HEAD_BYTES),
         "501: unknown method": request("FETCH", "/test"),
@@ -242,7 +254,11 @@ async def test_an_example_of_an_error_is_what_the_service_sends(tmp_path: Path) 
 def test_every_example_of_an_error_has_its_request() -> None:
     """But those of the gate, which `test_gate.py` has, and those that take a fault or time."""
     known = {(name, title) for name, requests in REQUESTS.items() for title in requests}
-    rest = {name for name, title in documented_examples().keys() - known if not title.startswith(("408", "50"))}
+    rest = {
+        name
+        for name, title in documented_examples().keys() - known
+        if not title.startswith(("408", "50"))
+    }
     assert known <= documented_examples().keys()
     assert rest == {"Unauthorized", "Forbidden"}
 
@@ -251,7 +267,9 @@ def assert_example(name: str, title: str, sent: dict[str, Any]) -> None:
     """The example is what the service sent; `make examples` writes that into the document."""
     if of_any_version(sent) == of_any_version(documented_examples()[name, title]):
         return
-    assert "WRITE_EXAMPLES" in os.environ, f"{name}, {title}: the service sends {sent}; `make examples` writes it"
+    assert "WRITE_EXAMPLES" in os.environ, (
+        f"{name}, {title}: the service sends {sent}; `make examples` writes it"
+    )
     file = Path(docs.__file__).with_name("pages") / "openapi.json"
     before, start, rest = file.read_text().partition(f'{json.dumps(title)}: {{"value": ')
     _, end = json.JSONDecoder().raw_decode(rest)
@@ -261,7 +279,9 @@ def assert_example(name: str, title: str, sent: dict[str, Any]) -> None:
 def of_any_version(error: dict[str, Any]) -> dict[str, Any]:
     """Return an error's body without the collection's present version and epoch."""
     message = re.sub(r"is \S+ now", "is … now", error["message"])
-    cursor = {"cursor": re.sub(r"\d+\.[a-z2-7]{8}", "…", error["cursor"])} if "cursor" in error else {}
+    cursor = (
+        {"cursor": re.sub(r"\d+\.[a-z2-7]{8}", "…", error["cursor"])} if "cursor" in error else {}
+    )
     return error | {"message": message} | cursor
 
 
@@ -303,8 +323,14 @@ async def test_the_examples_that_take_a_fault_or_time_are_what_the_service_sends
 
 def test_the_errors_of_any_request_are_described_once_and_each_has_an_example() -> None:
     text = DOCUMENT["info"]["description"]
-    statuses = {value["statusCode"] for (name, _), value in documented_examples().items() if name == "AnyError"}
-    assert [int(status) for status in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == sorted(statuses)
+    statuses = {
+        value["statusCode"]
+        for (name, _), value in documented_examples().items()
+        if name == "AnyError"
+    }
+    assert [int(status) for status in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == sorted(
+        statuses
+    )
     for method, path in operations_of(DOCUMENT["paths"]):
         responses = DOCUMENT["paths"][path][method]["responses"]
         assert responses["default"] == {"$ref": "#/components/responses/AnyError"}
@@ -328,9 +354,14 @@ def test_the_limits_are_those_of_the_service() -> None:
         ("/api/imports", query._OF_IMPORTS),
     ],
 )
-def test_every_parameter_that_a_query_may_have_is_documented(path: str, read: query.Parameters) -> None:
+def test_every_parameter_that_a_query_may_have_is_documented(
+    path: str, read: query.Parameters
+) -> None:
     operations = DOCUMENT["paths"][path]
-    described = [resolved(parameter) for parameter in operations.get("get", operations.get("post"))["parameters"]]
+    described = [
+        resolved(parameter)
+        for parameter in operations.get("get", operations.get("post"))["parameters"]
+    ]
     assert {each["name"] for each in described if each["in"] == "query"} == read.keys()
 
 
@@ -339,12 +370,18 @@ MOMENTS = ["", "0", "7", "7.abcdefgh", "2026-11-24T12:00:00Z", "2026-11-24T12:00
 
 def test_the_pattern_of_a_moment_takes_what_the_service_takes() -> None:
     pattern = DOCUMENT["components"]["parameters"]["at"]["schema"]["pattern"]
-    for asked in (around.format(value) for value in MOMENTS for around in ("{}", "{} ", "x{}", "{}.", "-{}", "0{}")):
+    for asked in (
+        around.format(value)
+        for value in MOMENTS
+        for around in ("{}", "{} ", "x{}", "{}.", "-{}", "0{}")
+    ):
         with nullcontext() if re.search(pattern, asked) else pytest.raises(InvalidInput):
             query.parse_store_query(f"at={asked}".encode().replace(b" ", b"+"))
 
 
-async def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(tmp_path: Path) -> None:
+async def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(
+    tmp_path: Path,
+) -> None:
     some_stores(tmp_path, 1)
     async with inside(tmp_path) as service:
         for path in (STORES, STORE, "/api/changes"):
@@ -353,28 +390,43 @@ async def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(tm
                     empty = f"{path.replace('{id}', '1')}?{parameter['name']}="
                     assert (await exchange(service, get(empty))).status == 200
                     assert parameter["schema"]["type"] == "string" or parameter["allowEmptyValue"]
-                    assert "examples" not in parameter, "of several, one empty, Postman makes a parameter `value`"
+                    assert "examples" not in parameter, (
+                        "of several, one empty, Postman makes a parameter `value`"
+                    )
 
 
 def test_only_the_operations_that_may_need_a_token_take_one_and_each_other_one_says_so() -> None:
     guarded = {route.path for route in ROUTES if not route.is_open}
     for method, path in operations_of(DOCUMENT["paths"]):
         # Tools that take the first choice, as Postman does, then ask for the token.
-        assert DOCUMENT["paths"][path][method].get("security") == ([{"token": []}, {}] if path in guarded else [])
+        assert DOCUMENT["paths"][path][method].get("security") == (
+            [{"token": []}, {}] if path in guarded else []
+        )
 
 
 def test_the_schemas_have_the_fields_of_the_types() -> None:
-    """With their types and limits; what clients do not see, and what is only said to people, aside."""
-    _, types = msgspec.json.schema_components((Store, Payload, ErrorBody), ref_template="#/components/schemas/{name}")
+    """With their types and limits; what clients do not see, and what is only said to people,
+    aside."""
+    _, types = msgspec.json.schema_components(
+        (Store, Payload, ErrorBody), ref_template="#/components/schemas/{name}"
+    )
     for name, own in types.items():
         documented = DOCUMENT["components"]["schemas"][name]
         hidden = {"version", "epoch"} if name == "Store" else set()  # clients see them as the tag
         assert documented["required"] == [field for field in own["required"] if field not in hidden]
         assert documented["properties"].keys() == own["properties"].keys() - hidden
         for field, schema in documented["properties"].items():
-            told = {key: value for key, value in schema.items() if key not in ("description", "format", "pattern")}
+            told = {
+                key: value
+                for key, value in schema.items()
+                if key not in ("description", "format", "pattern")
+            }
             # A client may leave the address out, but not send null.
-            sent = {"type": "string"} if (name, field) == ("Payload", "address") else own["properties"][field]
+            sent = (
+                {"type": "string"}
+                if (name, field) == ("Payload", "address")
+                else own["properties"][field]
+            )
             if field == "outcome":
                 sent = {"enum": list(Outcome)}
             assert told == {key: value for key, value in sent.items() if key != "description"}
@@ -389,7 +441,8 @@ def schemas_in(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_generated_clients_have_64_bits_for_ids_and_patterns_that_their_languages_read() -> None:
-    """Java refuses a maximum that its type does not hold; Go and PHP refuse `\\u` in a regular expression."""
+    """Java refuses a maximum that its type does not hold; Go and PHP refuse `\\u` in a regular
+    expression."""
     limit = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}
     small = [{"type": "integer"}, limit, limit]  # a status; of stores, of changes
     for schema in schemas_in([DOCUMENT["paths"], DOCUMENT["components"]]):
@@ -407,6 +460,8 @@ def test_random_requests_made_from_the_document_meet_no_contradiction(
     command = [*SCHEMATHESIS, f"--max-examples={count}"]
     options = ["--seed=1", "--generation-deterministic", "--no-color"]
     url = f"http://127.0.0.1:{fresh.port}/openapi.json"
-    done = subprocess.run([*command, *options, url], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        [*command, *options, url], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert fresh.request("GET", "/api/stores").json, "no request has found its way"

@@ -49,7 +49,9 @@ def sites() -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def service(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service with example stores that names the first of the sites."""
-    with serving(tmp_path_factory.mktemp("service"), "--examples", f"--cors-origin={sites[0]}") as running:
+    with serving(
+        tmp_path_factory.mktemp("service"), "--examples", f"--cors-origin={sites[0]}"
+    ) as running:
         yield running
 
 
@@ -64,18 +66,24 @@ def away(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Page]:
-    """A page as people have it, with all fields of its requests; it believes that the rebound name leads here."""
+    """A page as people have it, with all fields of its requests; it believes that the rebound
+    name leads here."""
     with page(f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1", programs=WHOLE) as (opened, _):
         yield opened
 
 
 def fetched(opened: Page, service: Running, target: str, **options: Any) -> Any:
-    """Return the status, whether there is a body, and two fields, as a page sees them; or the error that it sees."""
+    """Return the status, whether there is a body, and two fields, as a page sees them; or the
+    error that it sees."""
     return opened.evaluate(FETCH, [f"http://127.0.0.1:{service.port}{target}", options])
 
 
 def written(method: str, body: str, **fields: str) -> dict[str, Any]:
-    return {"method": method, "body": body, "headers": {"content-type": "application/json", **fields}}
+    return {
+        "method": method,
+        "body": body,
+        "headers": {"content-type": "application/json", **fields},
+    }
 
 
 def put(name: str, tag: str = "*") -> dict[str, Any]:
@@ -108,7 +116,9 @@ def test_only_a_page_of_a_named_origin_sees_responses_and_writes(
             assert fetched(opened, asked, target, **options) == (FAILED if site else seen)
     done = fetched(opened, service, "/api/stores/1", **put("By the shop"))
     assert done == FAILED if site else done[0] == 200
-    assert service.request("GET", "/api/stores/1").json["name"] == (before if site else "By the shop")
+    assert service.request("GET", "/api/stores/1").json["name"] == (
+        before if site else "By the shop"
+    )
 
 
 def test_what_a_page_of_another_origin_sends_without_asking_writes_nothing(
@@ -132,7 +142,11 @@ def test_a_rebound_page_reads_nothing_and_writes_nothing(opened: Page, service: 
     sent = response.request.all_headers()
     assert "origin" not in sent
     assert "sec-fetch-site" not in sent
-    for target, options in (("/api/stores", {}), ("/openapi.json", {}), ("/api/stores/1", put("Evil"))):
+    for target, options in (
+        ("/api/stores", {}),
+        ("/openapi.json", {}),
+        ("/api/stores/1", put("Evil")),
+    ):
         sent_there = [f"http://{REBOUND}:{service.port}{target}", options]
         assert opened.evaluate(FETCH, sent_there) == [403, True, None, None]
     assert service.request("GET", "/api/stores").body == before

@@ -1,4 +1,5 @@
-"""Decisions 3 to 15: what a payload may be, and bodies made to break a JSON parser, on a collection in memory.
+"""Decisions 3 to 15: what a payload may be, and bodies made to break a JSON parser, on a
+collection in memory.
 
 That both databases keep any text as it is, `domain/test_collection_lists.py` shows.
 """
@@ -32,14 +33,17 @@ WRITES = [("POST", "/api/stores"), ("PUT", "/api/stores/1"), ("PUT", "/api/store
 
 
 def assert_refused(body: object, message: str, **more: Any) -> None:
-    """Every write refuses a body so, and changes nothing; a generic message takes the place of a detailed one."""
+    """Every write refuses a body so, and changes nothing; a generic message takes the place of a
+    detailed one."""
     assert isinstance(body, bytes)
     collection = InMemory(Payload("Unchanged", "Same address"))
     generic = "Invalid request payload input" if more else message
     for method, target in WRITES:
         assert_error(ask(collection, method, target, body), message, **more)
         assert_error(ask(collection, method, target, body, error_detail="generic"), generic)
-    assert [(store.name, store.address) for store in collection.stores] == [("Unchanged", "Same address")]
+    assert [(store.name, store.address) for store in collection.stores] == [
+        ("Unchanged", "Same address")
+    ]
 
 
 def assert_error(response: Response, message: str, **more: Any) -> None:
@@ -57,7 +61,10 @@ def accepted(body: bytes) -> dict[str, Any]:
     created = ask(collection, "POST", "/api/stores", body)
     assert ask(collection, "PUT", "/api/stores/1", body).status == created.status == 200
     for id in (1, 2):
-        assert json.loads(ask(collection, "GET", f"/api/stores/{id}").body) == {**json.loads(created.body), "id": id}
+        assert json.loads(ask(collection, "GET", f"/api/stores/{id}").body) == {
+            **json.loads(created.body),
+            "id": id,
+        }
     store: dict[str, Any] = json.loads(created.body)
     return {key: value for key, value in store.items() if key != "id"}
 
@@ -90,7 +97,9 @@ def test_any_other_text_is_kept_code_point_by_code_point() -> None:
             for ascii in (True, False):
                 body = json.dumps({"name": name, "address": name * 3}, ensure_ascii=ascii).encode()
                 assert accepted(body) == fields(name, name * 3)
-    assert accepted(b'{"name":"A","address":""}') == fields("A", ""), "decision 8: not the same as none"
+    assert accepted(b'{"name":"A","address":""}') == fields("A", ""), (
+        "decision 8: not the same as none"
+    )
 
 
 def test_what_no_parser_should_take_is_refused() -> None:
@@ -101,9 +110,30 @@ def test_what_no_parser_should_take_is_refused() -> None:
 
 
 NUMBERS = [
-    *(b"18446744073709551616", b"-18446744073709551617", b"9223372036854775808", b"-9223372036854775809"),
-    *(b"-0", b"-0.0", b"1e400", b"-1e400", b"1e-400", b"1E+999999999", b"0e999999999", b"1.00000000000000000000001"),
-    *(DIGITS, b"-" + DIGITS, b"0." + DIGITS, DIGITS + b"." + DIGITS, DIGITS + b"e" + DIGITS, b"1e-" + DIGITS),
+    *(
+        b"18446744073709551616",
+        b"-18446744073709551617",
+        b"9223372036854775808",
+        b"-9223372036854775809",
+    ),
+    *(
+        b"-0",
+        b"-0.0",
+        b"1e400",
+        b"-1e400",
+        b"1e-400",
+        b"1E+999999999",
+        b"0e999999999",
+        b"1.00000000000000000000001",
+    ),
+    *(
+        DIGITS,
+        b"-" + DIGITS,
+        b"0." + DIGITS,
+        DIGITS + b"." + DIGITS,
+        DIGITS + b"e" + DIGITS,
+        b"1e-" + DIGITS,
+    ),
     b"7" * 2**19,
 ]
 
@@ -115,7 +145,9 @@ def test_a_number_of_any_size_is_a_number() -> None:
             assert_invalid(b'{"name":%b}' % number, NAME_STRING, ["name"])
             assert_invalid(b'{"name":"A","address":%b}' % number, ADDRESS_STRING, ["address"])
             assert_invalid(number, NOT_OBJECT, [])
-            assert accepted(b'{"name":"A","1":1,"other":[%b,{"more":%b}]}' % (number, number)) == fields("A")
+            assert accepted(
+                b'{"name":"A","1":1,"other":[%b,{"more":%b}]}' % (number, number)
+            ) == fields("A")
 
 
 NO_PAYLOADS = [
@@ -171,7 +203,9 @@ def test_other_ways_to_write_it_and_what_is_not_looked_at_do_no_harm() -> None:
             assert accepted(body) == fields("A")
 
 
-@pytest.mark.parametrize("unit", [b"x", b"\\u0041", b"\\\\", b"\xc3\xbc", b"\xf0\x9f\x8f\xaa", b"\\ud83c\\udfea"])
+@pytest.mark.parametrize(
+    "unit", [b"x", b"\\u0041", b"\\\\", b"\xc3\xbc", b"\xf0\x9f\x8f\xaa", b"\\ud83c\\udfea"]
+)
 def test_an_address_may_fill_the_body_in_any_spelling(unit: bytes) -> None:
     body = fill(b'{"name":"A","address":"%b"}', unit)
     assert accepted(body) == json.loads(body)
@@ -189,5 +223,7 @@ NOT_ALLOWED = [
 def test_unknown_keys_are_refused_if_the_operator_says_so() -> None:
     """Decision 4."""
     for body, message, keys in NOT_ALLOWED:
-        response = ask(InMemory(), "POST", "/api/stores", json.dumps(body).encode(), unknown_keys="reject")
+        response = ask(
+            InMemory(), "POST", "/api/stores", json.dumps(body).encode(), unknown_keys="reject"
+        )
         assert_error(response, message, validation={"source": "payload", "keys": keys})

@@ -16,7 +16,8 @@ NAMES = ["A", "B", "A", "C", "A"]
 
 @pytest.fixture
 def collection() -> InMemory:
-    """Return five stores of the versions 1 to 5, created at 1 to 5 s; the first was renamed at 6 s."""
+    """Return five stores of the versions 1 to 5, created at 1 to 5 s; the first was renamed at 6
+    s."""
     collection = InMemory(*map(Payload, NAMES))
     ask(collection, "PUT", "/api/stores/1", b'{"name":"Z"}')
     return collection
@@ -55,7 +56,11 @@ def next_of(response: Response) -> str | None:
         ("?name=A&limit=1", [3], "name=A&limit=1&after=3"),
         ("?name=&limit=4", [1, 2, 3, 4], "name=&limit=4&after=4"),
         ("?limit=4&x=a+b%20%ff&&y", [1, 2, 3, 4], "limit=4&x=a+b%20%ff&&y&after=4"),
-        ('?limit=4&x=<a>"\\^`{|}#', [1, 2, 3, 4], "limit=4&x=%3Ca%3E%22%5C%5E%60%7B%7C%7D%23&after=4"),
+        (
+            '?limit=4&x=<a>"\\^`{|}#',
+            [1, 2, 3, 4],
+            "limit=4&x=%3Ca%3E%22%5C%5E%60%7B%7C%7D%23&after=4",
+        ),
         ("?at=3&limit=2", [1, 2], "at=3&limit=2&after=2"),
         ("?at=3&limit=2&after=2", [3], None),
         ("?at=", [1, 2, 3, 4, 5], None),
@@ -76,14 +81,19 @@ def test_a_page_says_where_the_next_one_is(
     response = ask(collection, "GET", f"/api/stores{query}")
     assert ids(response) == expected
     assert next_of(response) == (link and f"/api/stores?{link}")
-    total = "3" if "at=3" in query else None if "name=A" in query or re.search("q=[^&]", query) else "5"
+    total = (
+        "3" if "at=3" in query else None if "name=A" in query or re.search("q=[^&]", query) else "5"
+    )
     assert dict(parse_fields(response.headers)).get(b"total-count") == (total and total.encode())
 
 
 def test_a_search_without_a_limit_has_fifty_stores() -> None:
     collection = InMemory(*(Payload(f"Kiosk {number}") for number in range(60)))
     response = ask(collection, "GET", "/api/stores?q=KIOSK")
-    assert (ids(response), next_of(response)) == (list(range(1, 51)), "/api/stores?q=KIOSK&after=50")
+    assert (ids(response), next_of(response)) == (
+        list(range(1, 51)),
+        "/api/stores?q=KIOSK&after=50",
+    )
     response = ask(collection, "GET", next_of(response) or "")
     assert (ids(response), next_of(response)) == (list(range(51, 61)), None)
 
@@ -99,7 +109,10 @@ def test_a_search_for_an_id_begins_with_that_store() -> None:
 @pytest.mark.parametrize(
     ("query", "keys"),
     [
-        *((f"limit={value}", ["limit"]) for value in ("0", "1001", "-1", "a", "1.0", "+1", "%D9%A1", "9" * 5000)),
+        *(
+            (f"limit={value}", ["limit"])
+            for value in ("0", "1001", "-1", "a", "1.0", "+1", "%D9%A1", "9" * 5000)
+        ),
         *((f"after={value}", ["after"]) for value in ("-1", "a", "9223372036854775808", "0x1")),
         ("limit=1&limit=1", ["limit"]),
         ("limit=&limit=1", ["limit"]),
@@ -116,7 +129,9 @@ def test_a_search_for_an_id_begins_with_that_store() -> None:
         ("after=a&at=x&name=a&name=b&limit=0", ["name", "limit", "after", "at"]),
     ],
 )
-def test_a_query_that_breaks_rules_is_told_all_of_them(collection: InMemory, query: str, keys: list[str]) -> None:
+def test_a_query_that_breaks_rules_is_told_all_of_them(
+    collection: InMemory, query: str, keys: list[str]
+) -> None:
     for fields in ((), ((b"if-none-match", b"*"),)):
         response = ask(collection, "GET", f"/api/stores?{query}", b"", *fields)
         error = json.loads(response.body)
@@ -125,7 +140,9 @@ def test_a_query_that_breaks_rules_is_told_all_of_them(collection: InMemory, que
 
 
 @pytest.mark.parametrize("query", ["at=1&at=1", "at&at", "at&%61t", "at=&a%74"])
-def test_a_moment_given_twice_is_refused_even_if_it_is_empty(collection: InMemory, query: str) -> None:
+def test_a_moment_given_twice_is_refused_even_if_it_is_empty(
+    collection: InMemory, query: str
+) -> None:
     for target in ("/api/stores", "/api/stores/1"):
         response = ask(collection, "GET", f"{target}?{query}")
         assert (response.status, json.loads(response.body)["validation"]["keys"]) == (400, ["at"])
@@ -157,7 +174,8 @@ def test_the_past_is_as_it_was(collection: InMemory, at: str, version: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("fraction", "milliseconds"), [("", 0), (".5", 500), (".05", 50), (".050", 50), (".123", 123), (".1239", 123)]
+    ("fraction", "milliseconds"),
+    [("", 0), (".5", 500), (".05", 50), (".050", 50), (".123", 123), (".1239", 123)],
 )
 def test_a_fraction_of_a_second_has_any_number_of_digits(fraction: str, milliseconds: int) -> None:
     query = f"at=1970-01-01T00:00:05{fraction}Z".encode()
@@ -167,10 +185,39 @@ def test_a_fraction_of_a_second_has_any_number_of_digits(fraction: str, millisec
 @pytest.mark.parametrize(
     "at",
     [
-        *("x", "-1", "01", "1.", "1.abc", "1.ABCDEFGH", f"1.{EPOCH}x", "7", "now", "9" * 19, "9" * 30, "+1"),
-        *("2026-11-22", "2026-11-22T06:00:00", "2026-11-22T06:00Z", "1970-02-30T00:00:00Z", "0000-01-01T00:00:00Z"),
-        *("1970-01-01T00:00:01z", "1970-01-01t00:00:01Z", "1970-01-01T00:00:01%2B00:00", "1970-01-01T24:00:00Z"),
-        *("1970-01-01T00:00:01.Z", "1970-01-01%2000:00:01Z", "9999-12-31T23:59:59Z", "1970-01-01T00:00:60Z"),
+        *(
+            "x",
+            "-1",
+            "01",
+            "1.",
+            "1.abc",
+            "1.ABCDEFGH",
+            f"1.{EPOCH}x",
+            "7",
+            "now",
+            "9" * 19,
+            "9" * 30,
+            "+1",
+        ),
+        *(
+            "2026-11-22",
+            "2026-11-22T06:00:00",
+            "2026-11-22T06:00Z",
+            "1970-02-30T00:00:00Z",
+            "0000-01-01T00:00:00Z",
+        ),
+        *(
+            "1970-01-01T00:00:01z",
+            "1970-01-01t00:00:01Z",
+            "1970-01-01T00:00:01%2B00:00",
+            "1970-01-01T24:00:00Z",
+        ),
+        *(
+            "1970-01-01T00:00:01.Z",
+            "1970-01-01%2000:00:01Z",
+            "9999-12-31T23:59:59Z",
+            "1970-01-01T00:00:60Z",
+        ),
     ],
 )
 @pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1", "/api/stores/none"])
@@ -181,7 +228,9 @@ def test_what_is_no_moment_up_to_now_is_refused(collection: InMemory, target: st
 
 
 @pytest.mark.parametrize("target", ["/api/stores", "/api/stores/1", "/api/stores/none"])
-def test_a_moment_of_another_epoch_is_gone_and_the_present_cursor_is_told(collection: InMemory, target: str) -> None:
+def test_a_moment_of_another_epoch_is_gone_and_the_present_cursor_is_told(
+    collection: InMemory, target: str
+) -> None:
     response = ask(collection, "GET", f"{target}?at=1.bcdefgha")
     error = json.loads(response.body)
     assert (response.status, error["error"], error["cursor"]) == (410, "Gone", f"6.{EPOCH}")

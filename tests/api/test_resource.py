@@ -1,6 +1,8 @@
-"""The contract and its decisions as tables, on a collection in memory: where a rule's change is seen first.
+"""The contract and its decisions as tables, on a collection in memory: where a rule's change is
+seen first.
 
-`test_decisions` and `test_payloads` have more of them; over sockets, the kit (`storeapi_check`) shows the same.
+`test_decisions` and `test_payloads` have more of them; over sockets, the kit (`storeapi_check`)
+shows the same.
 """
 
 import json
@@ -51,14 +53,19 @@ def assert_error(response: Response, status: int, message: str, **more: Any) -> 
         ("/api/stores?other=1", [1, 2, 3]),
         ("/api/stores?name=First", [1, 3]),
         ("/api/stores?name=first", []),
-        *((f"/api/stores?name={name}", []) for name in ("First+", "+First", "Firs", "FIRST", "%25", "_", "*", "%00")),
+        *(
+            (f"/api/stores?name={name}", [])
+            for name in ("First+", "+First", "Firs", "FIRST", "%25", "_", "*", "%00")
+        ),
         ("/api/stores?name=Z%C3%BCrich+%F0%9F%8F%AA", [2]),
         ("/api/stores?name=Zu%CC%88rich+%F0%9F%8F%AA", []),
         ("/api/stores?name=%ff", []),
         ("/api/%73tores?n%61me=First", [1, 3]),
     ],
 )
-def test_a_list_has_the_stores_of_exactly_that_name(collection: InMemory, target: str, ids: list[int]) -> None:
+def test_a_list_has_the_stores_of_exactly_that_name(
+    collection: InMemory, target: str, ids: list[int]
+) -> None:
     """Decisions 18, 19 and 24."""
     response = ask(collection, "GET", target)
     assert (response.status, [store["id"] for store in json.loads(response.body)]) == (200, ids)
@@ -66,7 +73,10 @@ def test_a_list_has_the_stores_of_exactly_that_name(collection: InMemory, target
 
 
 def test_stores_are_compact_json_with_their_keys_in_order(collection: InMemory) -> None:
-    assert ask(collection, "GET", "/api/stores/2").body == '{"id":2,"name":"Zürich 🏪","address":null}'.encode()
+    assert (
+        ask(collection, "GET", "/api/stores/2").body
+        == '{"id":2,"name":"Zürich 🏪","address":null}'.encode()
+    )
 
 
 def test_a_name_may_be_given_once(collection: InMemory) -> None:
@@ -100,7 +110,21 @@ NO_IDS = [
         "9" * 19,
         "9" * 5000,
     ),
-    *("%D9%A1", "%EF%BC%91", "%C2%B2", "%2B1", "%201", "1%20", "1%00", "1%0A", "%FF", "%C0%B1", "%zz", "%", "1%2F2"),
+    *(
+        "%D9%A1",
+        "%EF%BC%91",
+        "%C2%B2",
+        "%2B1",
+        "%201",
+        "1%20",
+        "1%00",
+        "1%0A",
+        "%FF",
+        "%C0%B1",
+        "%zz",
+        "%",
+        "1%2F2",
+    ),
     *("%2F", "%2E%2E", "..", "stores", "1%2e0", "9223372036854775808", "18446744073709551617"),
 ]
 
@@ -122,7 +146,8 @@ def test_the_liveness_route_is_two_characters_of_text(collection: InMemory) -> N
     assert response.headers == TEXT
 
 
-# Tags of what is read (decisions 32 and 33). The collection of three is at version 3; store 2 is of version 2.
+# Tags of what is read (decisions 32 and 33). The collection of three is at version 3; store 2 is of
+# version 2.
 
 
 def tag_of(response: Response) -> str:
@@ -148,9 +173,14 @@ def tag_of(response: Response) -> str:
         ("/api/stores?at=0", 0),
     ],
 )
-def test_what_has_the_current_tag_already_is_not_sent_again(asked: Any, target: str, version: int) -> None:
+def test_what_has_the_current_tag_already_is_not_sent_again(
+    asked: Any, target: str, version: int
+) -> None:
     collection = (InMemory if asked is ask else Later)(*PAYLOADS)
-    current, others = f'"{version}.{EPOCH}"', (f'"4.{EPOCH}"', f'"{version}.bcdefgha"', "nonsense", '"2"')
+    current, others = (
+        f'"{version}.{EPOCH}"',
+        (f'"4.{EPOCH}"', f'"{version}.bcdefgha"', "nonsense", '"2"'),
+    )
     full = asked(collection, "GET", target)
     assert (full.status, tag_of(full)) == (200, current)
     for method in ("GET", "HEAD"):
@@ -165,7 +195,13 @@ def test_what_has_the_current_tag_already_is_not_sent_again(asked: Any, target: 
 
 
 def test_a_poll_of_an_unchanged_list_reads_no_list(collection: InMemory) -> None:
-    ask(collection, "GET", "/api/stores?name=First&limit=2", b"", (b"if-none-match", b'"3.abcdefgh"'))
+    ask(
+        collection,
+        "GET",
+        "/api/stores?name=First&limit=2",
+        b"",
+        (b"if-none-match", b'"3.abcdefgh"'),
+    )
     assert collection.calls == ["state"]
 
 
@@ -176,7 +212,11 @@ def test_what_is_not_there_has_no_tag_that_could_match(collection: InMemory) -> 
 
 
 def test_other_conditions_of_a_get_are_ignored(collection: InMemory) -> None:
-    fields = {"if-match": '"9.zzzzzzzz', "if-modified-since": "Sun, 22 Nov 2026 06:00:00 GMT", "range": "bytes=0-1"}
+    fields = {
+        "if-match": '"9.zzzzzzzz',
+        "if-modified-since": "Sun, 22 Nov 2026 06:00:00 GMT",
+        "range": "bytes=0-1",
+    }
     headers = [(name.encode(), value.encode()) for name, value in fields.items()]
     for target in ("/api/stores", "/api/stores/1"):
         assert ask(collection, "GET", target, b"", *headers) == ask(collection, "GET", target)
@@ -226,10 +266,15 @@ def test_a_route_needs_a_token_unless_it_says_otherwise() -> None:
         ("/api/stores", "GET, HEAD, POST, OPTIONS"),
         ("/api/stores/1", "GET, HEAD, PUT, OPTIONS"),
         ("/api/stores/none", "GET, HEAD, PUT, OPTIONS"),
-        *((path, "GET, HEAD, OPTIONS") for path in ("/health/live", "/openapi.json", "/docs", "/docs/docs.css")),
+        *(
+            (path, "GET, HEAD, OPTIONS")
+            for path in ("/health/live", "/openapi.json", "/docs", "/docs/docs.css")
+        ),
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "OPTIONS"])
+@pytest.mark.parametrize(
+    "method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "OPTIONS"]
+)
 def test_a_method_that_a_path_lacks_is_told_those_that_it_has(
     collection: InMemory, method: str, path: str, allowed: str
 ) -> None:
@@ -252,9 +297,16 @@ def test_a_method_that_a_path_lacks_is_told_those_that_it_has(
 
 
 def test_a_create_has_the_next_id_and_a_replace_replaces_all(collection: InMemory) -> None:
-    assert ask(collection, "POST", "/api/stores", BODY).body == b'{"id":4,"name":"New","address":"1 Road"}'
+    assert (
+        ask(collection, "POST", "/api/stores", BODY).body
+        == b'{"id":4,"name":"New","address":"1 Road"}'
+    )
     replaced = ask(collection, "PUT", "/api/stores/4", b'{"name":"Newer"}')
-    assert replaced.body == ask(collection, "GET", "/api/stores/4").body == b'{"id":4,"name":"Newer","address":null}'
+    assert (
+        replaced.body
+        == ask(collection, "GET", "/api/stores/4").body
+        == b'{"id":4,"name":"Newer","address":null}'
+    )
 
 
 WRITES = [("POST", "/api/stores"), ("PUT", "/api/stores/1"), ("PUT", "/api/stores/99")]
@@ -277,18 +329,24 @@ WRITES = [("POST", "/api/stores"), ("PUT", "/api/stores/1"), ("PUT", "/api/store
         ({"content-encoding": "gzip"}, 415),
     ],
 )
-def test_a_body_has_to_be_json_as_it_is(collection: InMemory, fields: dict[str, str], status: int) -> None:
+def test_a_body_has_to_be_json_as_it_is(
+    collection: InMemory, fields: dict[str, str], status: int
+) -> None:
     """Decision 14; a refusal of the type comes before one of the payload (decision 31)."""
     headers = [(name.encode(), value.encode()) for name, value in fields.items()]
     assert ask(collection, "POST", "/api/stores", BODY, *headers).status == status
-    assert ask(collection, "POST", "/api/stores", b"{", *headers).status == (400 if status == 200 else 415)
+    assert ask(collection, "POST", "/api/stores", b"{", *headers).status == (
+        400 if status == 200 else 415
+    )
 
 
 # A database that cannot respond.
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-@pytest.mark.parametrize(("method", "target"), [("GET", "/api/stores"), ("GET", "/api/stores/1"), *WRITES])
+@pytest.mark.parametrize(
+    ("method", "target"), [("GET", "/api/stores"), ("GET", "/api/stores/1"), *WRITES]
+)
 def test_a_database_that_is_away_is_a_503_with_its_outcome(
     collection: InMemory, method: str, target: str, outcome: Outcome
 ) -> None:

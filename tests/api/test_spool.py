@@ -1,4 +1,5 @@
-"""Temporary files of imports and exports: how many there may be at once, and what is not written into any."""
+"""Temporary files of imports and exports: how many there may be at once, and what is not written
+into any."""
 
 from pathlib import Path
 
@@ -30,6 +31,9 @@ async def test_head_of_an_export_writes_no_row_and_leaves_none_under_way(
     methods = ["HEAD"] * exports.MAX_EXPORTS * 2 + ["GET"]
     async with inside(tmp_path) as service:
         await service.collection.load([Payload("A")] * 256)
-        *heads, get = [await exchange(service, request(method, "/api/export?format=xlsx")) for method in methods]
+        *heads, get = [
+            await exchange(service, request(method, "/api/export?format=xlsx"))
+            for method in methods
+        ]
     assert {(head.status, head.headers["content-type"]) for head in heads} == {(200, TYPES["xlsx"])}
     assert (get.status, b"too long" in get.body) == (503, True)

@@ -104,7 +104,11 @@ def test_a_lost_first_response_is_given_again(collection: InMemory) -> None:
         (POST, [(KEY, b"\xe4")], ["idempotency-key"]),
         (POST, [(KEY, b"a" * 256)], ["idempotency-key"]),
         (POST, [(KEY, b"a"), (KEY, b"a")], ["idempotency-key"]),
-        (PUT, [(KEY, b"a b"), (NONE_MATCH, b"a"), (MATCH, b"b")], ["if-match", "if-none-match", "idempotency-key"]),
+        (
+            PUT,
+            [(KEY, b"a b"), (NONE_MATCH, b"a"), (MATCH, b"b")],
+            ["if-match", "if-none-match", "idempotency-key"],
+        ),
     ],
 )
 def test_a_malformed_condition_is_refused_with_all_that_is_wrong(
@@ -131,8 +135,15 @@ def test_a_repeated_request_with_its_key_is_given_its_first_response(
     first = ask(collection, *request_, BODY, (KEY, key), *fields)
     ask(collection, "PUT", "/api/stores/1", b'{"name":"Later"}')
     before = collection.stores
-    again = ask(collection, *request_, b' {"address":"1 Road", "name":"New"}', (KEY, b'"%b"' % key), *fields)
-    assert (again.status, again.body, again.tag, again.location) == (200, first.body, first.tag, first.location)
+    again = ask(
+        collection, *request_, b' {"address":"1 Road", "name":"New"}', (KEY, b'"%b"' % key), *fields
+    )
+    assert (again.status, again.body, again.tag, again.location) == (
+        200,
+        first.body,
+        first.tag,
+        first.location,
+    )
     assert dict(parse_fields(again.headers))[b"idempotent-replayed"] == b"true"
     assert collection.stores == before
 
@@ -169,7 +180,10 @@ def test_a_key_is_good_for_one_value_of_each_field(
     ask(collection, *request_, BODY, (KEY, b"k"))
     assert ask(collection, *request_, other, (KEY, b"k")).status == 422
     assert (
-        dict(parse_fields(ask(collection, *request_, BODY, (KEY, b"k")).headers))[b"idempotent-replayed"] == b"true"
+        dict(parse_fields(ask(collection, *request_, BODY, (KEY, b"k")).headers))[
+            b"idempotent-replayed"
+        ]
+        == b"true"
     )
 
 
@@ -178,7 +192,10 @@ def test_the_same_request_is_the_same_set_of_tags_and_the_same_number(collection
         return ask(collection, "PUT", f"/api/stores/{id}", BODY, (KEY, b"k"), (MATCH, tags))
 
     assert asked("1", tag(4) + b", " + tag(9)).status == 200
-    assert dict(parse_fields(asked("01", tag(9) + b",W/" + tag(4)).headers))[b"idempotent-replayed"] == b"true"
+    assert (
+        dict(parse_fields(asked("01", tag(9) + b",W/" + tag(4)).headers))[b"idempotent-replayed"]
+        == b"true"
+    )
     assert asked("1", tag(4)).status == 422
 
 
@@ -187,10 +204,15 @@ def test_only_a_success_is_remembered(collection: InMemory) -> None:
     assert ask(collection, *PUT, BODY, (KEY, b"k"), (MATCH, tag(1))).status == 412
     assert ask(collection, *POST, b"{}", (KEY, b"k")).status == 400
     first = ask(collection, *POST, BODY, (KEY, b"k"))
-    assert (first.status, b"idempotent-replayed" in dict(parse_fields(first.headers))) == (200, False)
+    assert (first.status, b"idempotent-replayed" in dict(parse_fields(first.headers))) == (
+        200,
+        False,
+    )
 
 
-@pytest.mark.parametrize(("method", "target"), [POST, PUT, ("GET", "/api/stores/1"), ("GET", "/api/stores")])
+@pytest.mark.parametrize(
+    ("method", "target"), [POST, PUT, ("GET", "/api/stores/1"), ("GET", "/api/stores")]
+)
 def test_a_server_of_its_own_and_another_one_send_the_same_fields(
     collection: InMemory, method: str, target: str
 ) -> None:

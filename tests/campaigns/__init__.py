@@ -1,1 +1,2 @@
-"""The long runs: `make soak`, `faults`, `load`, `fuzz-http`, `fuzz-api`. Each is `python -m tests.campaigns.NAME`."""
+"""The long runs: `make soak`, `faults`, `load`, `fuzz-http`, `fuzz-api`. Each is `python -m
+tests.campaigns.NAME`."""

@@ -1,4 +1,5 @@
-"""Kills a service, its worker, its supervisor, or a command beside it, over and over under load; then looks."""
+"""Kills a service, its worker, its supervisor, or a command beside it, over and over under load;
+then looks."""
 
 import os
 import random
@@ -41,7 +42,11 @@ DATABASE = 20
 
 POINT_READS = {Kind.CREATE: 10, Kind.REPLACE: 40, Kind.READ: 50}
 _COPY = "import sys, storekeeper.sqlite.schema as s; s.connect(sys.argv[1]).execute('VACUUM INTO ?', (sys.argv[2],))"
-CALLS = tuple((call, number) for call in ("pwrite64", "fdatasync", "ftruncate", "unlink") for number in range(1, 300))
+CALLS = tuple(
+    (call, number)
+    for call in ("pwrite64", "fdatasync", "ftruncate", "unlink")
+    for number in range(1, 300)
+)
 """The moments at which a command may be killed: as it begins its n-th such call."""
 
 
@@ -107,7 +112,8 @@ def kill_service(
     change: str = "",
     life: int = LIFE,
 ) -> Row:
-    """Strike that often, each time at another moment; every promise holds over all of the lives together."""
+    """Strike that often, each time at another moment; every promise holds over all of the lives
+    together."""
     row = Row(name)
     rng = random.Random(name)
     for number, count in enumerate(_shares(kills, DATABASE)):
@@ -155,7 +161,8 @@ def _shares(total: int, share: int) -> Iterator[int]:
 
 
 def kill_import(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 20_000) -> Row:
-    """Kill an import beside a service under load, as it is about to write: all of its rows are there, or none."""
+    """Kill an import beside a service under load, as it is about to write: all of its rows are
+    there, or none."""
     row = Row("A1-import")
     rng = random.Random(1)
     place = folder / "import"
@@ -186,7 +193,8 @@ def kill_import(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int 
 
 
 def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 20_000) -> Row:
-    """Copy under load, and kill the copying: the service does not notice; a whole copy is a state that was."""
+    """Copy under load, and kill the copying: the service does not notice; a whole copy is a
+    state that was."""
     row = Row("A20-copy")
     rng = random.Random(2)
     place = folder / "copy"
@@ -216,7 +224,9 @@ def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 
         if copied != order[: len(copied)]:
             row.violations.append(Violation("torn", "a copy is no state that was"))
         if before - {value for _, value in copied}:
-            row.violations.append(Violation("lost", "a copy lacks what was acknowledged before it began"))
+            row.violations.append(
+                Violation("lost", "a copy lacks what was acknowledged before it began")
+            )
     shutil.rmtree(place)
     return row
 
@@ -224,12 +234,15 @@ def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 
 def _write_beside(recorder: Recorder, service: Running, program: list[str], at: int) -> int:
     """Run a command, and clients while it writes; kill it as it begins that write.
 
-    Give how often it wrote, the thread that did so most: the kernel counts for each; 0 if it was killed.
+    Give how often it wrote, the thread that did so most: the kernel counts for each; 0 if it was
+    killed.
     """
     with tempfile.NamedTemporaryFile("r") as trace:
         began = time.monotonic()
         process = subprocess.Popen(
-            [*kill_at("pwrite64", at, trace.name), *program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*kill_at("pwrite64", at, trace.name), *program],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             wait_for(lambda: bool(Path(trace.name).stat().st_size or process.poll()), TIMEOUT)
@@ -246,20 +259,24 @@ def _write_beside(recorder: Recorder, service: Running, program: list[str], at: 
 
 
 def kill_at(call: str, number: int, trace: str = os.devnull) -> list[str]:
-    """Return what to put before a command so that it is killed as one of its threads begins its n-th such call."""
+    """Return what to put before a command so that it is killed as one of its threads begins its
+    n-th such call."""
     inject = f"inject={call}:signal=KILL:when={number}"
     return ["strace", "-f", "-qq", "-o", trace, "-e", f"trace={call}", "-e", inject]
 
 
 def kill_service_at_calls(folder: Path, kills: int) -> Row:
-    """Kill a service as it is about to write or to sync, be it in its start or under load; the next start works."""
+    """Kill a service as it is about to write or to sync, be it in its start or under load; the
+    next start works."""
     row = Row("A3-calls")
     rng = random.Random(3)
     for number in range(kills):
         place = folder / f"calls-{number}"
         place.mkdir(parents=True)
         # The kernel counts for each thread: of the one that starts, and of the one that writes.
-        call, at = ("fdatasync", rng.randint(1, 40)) if number % 2 else ("pwrite64", rng.randint(1, 500))
+        call, at = (
+            ("fdatasync", rng.randint(1, 40)) if number % 2 else ("pwrite64", rng.randint(1, 500))
+        )
         recorder = Recorder(number)
         with serving(place, program=[*kill_at(call, at), *COMMAND], ready=False) as service:
             if _has_started(service):
@@ -288,13 +305,16 @@ def _has_ended(service: Running) -> bool:
 
 
 def fail_writer(folder: Path, lives: int) -> Row:
-    """Let the thread that writes die of a bug under load: nobody waits for ever, and the process ends."""
+    """Let the thread that writes die of a bug under load: nobody waits for ever, and the process
+    ends."""
     row = Row("A22-writer")
     for number in range(lives):
         place = folder / f"writer-{number}"
         place.mkdir(parents=True)
         recorder = Recorder(number)
-        environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": str(5 + 4 * number)}
+        environment = weakened.environment("fails_in_the_writer") | {
+            "FAILS_AT": str(5 + 4 * number)
+        }
         with serving(place, env=environment, program=weakened.PROGRAM) as service:
             recorder.run(service.port, LIFE)
             row.figures["ends"] += wait_for(partial(_has_ended, service))
@@ -317,7 +337,8 @@ cli.main()
 
 
 def kill_migration(folder: Path, moments: Moments = CALLS, life: int = LIFE) -> Row:
-    """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all data intact."""
+    """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all
+    data intact."""
     place = folder / "migration"
     place.mkdir(parents=True)
     recorder = Recorder()
@@ -332,13 +353,18 @@ def kill_migration(folder: Path, moments: Moments = CALLS, life: int = LIFE) -> 
         if upgraded.returncode or upgraded.stdout != expected:
             return "the next upgrade failed, or the data is another"
         older = command.run("export", _database(tried))
-        return "" if (older.returncode, older.stdout) == (2, b"") else "the older program opened the newer file"
+        return (
+            ""
+            if (older.returncode, older.stdout) == (2, b"")
+            else "the older program opened the newer file"
+        )
 
     return _kill_at_each_call("A21-migration", place, upgrade, environment, look, moments)
 
 
 def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
-    """Kill an import into a new database at each of its calls: the same command then works, nothing is halved."""
+    """Kill an import into a new database at each of its calls: the same command then works,
+    nothing is halved."""
     place = folder / "first"
     place.mkdir(parents=True)
     recorder = Recorder()
@@ -382,7 +408,11 @@ def _kill_at_each_call(
 
 def _run(program: Sequence[str], folder: Path, environment: dict[str, str]) -> Completed:
     return subprocess.run(
-        [*program, _database(folder)], env=os.environ | environment, capture_output=True, timeout=60, check=False
+        [*program, _database(folder)],
+        env=os.environ | environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
 
 

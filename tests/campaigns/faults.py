@@ -1,6 +1,8 @@
-"""Every fault that a test injects, one line each (`make faults`). Status 1 if one of them does harm.
+"""Every fault that a test injects, one line each (`make faults`). Status 1 if one of them does
+harm.
 
-The rows are those of docs/evidence/faults.md: the tests that its last column names are run, and the outcomes written.
+The rows are those of docs/evidence/faults.md: the tests that its last column names are run, and
+the outcomes written.
 """
 
 import contextlib
@@ -45,12 +47,19 @@ def rows() -> list[Row]:
 
 
 def _named(cell: str) -> frozenset[str]:
-    return frozenset(f"{file}::{name}" for file, word in named(cell) for name in _functions(file) if word in name)
+    return frozenset(
+        f"{file}::{name}" for file, word in named(cell) for name in _functions(file) if word in name
+    )
 
 
 def named(cell: str) -> list[tuple[str, str]]:
-    """Return each file that a cell names, with each word that pytest looks for in the names of its tests."""
-    return [(file, word) for file, words in _TESTS.findall(cell) for word in words.strip('"').split(" or ")]
+    """Return each file that a cell names, with each word that pytest looks for in the names of
+    its tests."""
+    return [
+        (file, word)
+        for file, words in _TESTS.findall(cell)
+        for word in words.strip('"').split(" or ")
+    ]
 
 
 @cache
@@ -95,7 +104,8 @@ def write(chosen: list[Row]) -> None:
 
 
 def main() -> int:
-    """Run the tests of every row, or of those that are named, and print a line for each; then what failed."""
+    """Run the tests of every row, or of those that are named, and print a line for each; then
+    what failed."""
     wanted = sys.argv[1:]
     chosen = [row for row in rows() if not wanted or row.name in wanted]
     if unknown := set(wanted) - {row.name for row in chosen}:
@@ -106,7 +116,9 @@ def main() -> int:
         # By what they are of, so that the tests of one file come together.
         names = sorted(set().union(*(row.tests for row in chosen)))
         tests = [f"{TESTS}/{name.replace('::', '.py::', 1)}" for name in names]
-        status = pytest.main([*tests, "-m", "", "--tb=short", "--numprocesses=4"], plugins=[Report(chosen)])
+        status = pytest.main(
+            [*tests, "-m", "", "--tb=short", "--numprocesses=4"], plugins=[Report(chosen)]
+        )
     for row in chosen:
         print(f"{row.name:8}{row.measured:>12}  {row.fault}")
     if status:

@@ -1,4 +1,5 @@
-"""Schemathesis with all checks and 1,000 examples an operation, against a service of its own (`make fuzz-api`)."""
+"""Schemathesis with all checks and 1,000 examples an operation, against a service of its own
+(`make fuzz-api`)."""
 
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from tests.harness.schemathesis import SCHEMATHESIS
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as service:
         url = f"http://127.0.0.1:{service.port}/openapi.json"
-        return subprocess.run([*SCHEMATHESIS, "--max-examples=1000", url], cwd=folder, check=False).returncode
+        return subprocess.run(
+            [*SCHEMATHESIS, "--max-examples=1000", url], cwd=folder, check=False
+        ).returncode
 
 
 if __name__ == "__main__":

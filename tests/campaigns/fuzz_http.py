@@ -1,8 +1,9 @@
-"""A million requests that are hardly any, to the service inside this process and over sockets (`make fuzz-http`).
+"""A million requests that are hardly any, to the service inside this process and over sockets
+(`make fuzz-http`).
 
-What has to hold after each is in `fuzz_judge.py`; the
-first case for which it does not is printed with its bytes, and ends the run with status 1. `--seed` and the
-number of a case name its bytes; `--first` begins with that case.
+What has to hold after each is in `fuzz_judge.py`; the first case for which it does not is
+printed with its bytes, and ends the run with status 1. `--seed` and the number of a case name
+its bytes; `--first` begins with that case.
 """
 
 import argparse
@@ -38,14 +39,30 @@ OVER_SOCKETS = 50
 """One request of so many goes over a socket, to a service with two workers."""
 
 MAX_TICKS = 8_000
-"""Iterations of the loop that a connection may take to settle: beyond the first few, of a millisecond each."""
+"""Iterations of the loop that a connection may take to settle: beyond the first few, of a
+millisecond each."""
 
 COMMON = [
-    *(create("A"), create("\u00fc", "X-Field: value"), create("Expected", "Expect: 100-continue"), chunked(PAYLOAD)),
+    *(
+        create("A"),
+        create("\u00fc", "X-Field: value"),
+        create("Expected", "Expect: 100-continue"),
+        chunked(PAYLOAD),
+    ),
     request("POST", "/api/stores", PAYLOAD, "Connection: Upgrade", "Upgrade: h2c"),
-    *(request("PUT", f"/api/stores/{id}", body) for id in (1, 2, 3) for body in (PAYLOAD, b'{"name":"Other"}')),
+    *(
+        request("PUT", f"/api/stores/{id}", body)
+        for id in (1, 2, 3)
+        for body in (PAYLOAD, b'{"name":"Other"}')
+    ),
     *(create("Again", "Idempotency-Key: again"), create("Again", 'Idempotency-Key: "again"')),
-    chunked(PAYLOAD[:10], PAYLOAD[10:], method="PUT", target="/api/stores/2", fields=b"Connection: keep-alive\r\n"),
+    chunked(
+        PAYLOAD[:10],
+        PAYLOAD[10:],
+        method="PUT",
+        target="/api/stores/2",
+        fields=b"Connection: keep-alive\r\n",
+    ),
     *(
         request(method, target)
         for method in ("GET", "HEAD")
@@ -63,10 +80,15 @@ class Found(Exception):
     """A case for which something does not hold."""
 
     def __init__(self, case: Case, where: str, error: BaseException) -> None:
-        shown = [piece if len(piece) < 4096 else piece[:2048] + b" ... " + piece[-2048:] for piece in case.pieces]
+        shown = [
+            piece if len(piece) < 4096 else piece[:2048] + b" ... " + piece[-2048:]
+            for piece in case.pieces
+        ]
         at = traceback.extract_tb(error.__traceback__)[-1:]
         what = f"{type(error).__name__}: {error} ({at[0].line})" if at else str(error)
-        super().__init__(f"case {case.name}, {where}, whose client {case.end.value}: {what}\nsent: {shown!r}")
+        super().__init__(
+            f"case {case.name}, {where}, whose client {case.end.value}: {what}\nsent: {shown!r}"
+        )
 
 
 # Inside this process.
@@ -84,7 +106,9 @@ class Inner:
         """Send a case, judge what comes of it, and see that the next client is served."""
         received = await self._converse(case)
         if case.end is End.LEAVES:
-            last = await self._good("PUT", b'{"name":"Left %d"}' % self.ledger.changes)  # a change in any case
+            last = await self._good(
+                "PUT", b'{"name":"Left %d"}' % self.ledger.changes
+            )  # a change in any case
             assert last.status == 200, last  # whatever it wrote was before that
             judge(case, received, self.ledger, self._figures, cut_off=True, barrier=last)
         else:
@@ -115,7 +139,11 @@ class Inner:
             await quiet(lambda: line.reading or line.is_closing())
         if case.end is End.HALF_CLOSES and not line.is_closing() and not connection.eof_received():
             line.close()
-        await quiet(lambda: connection.exchange is None and not connection.waiting and not connection._unread)
+        await quiet(
+            lambda: (
+                connection.exchange is None and not connection.waiting and not connection._unread
+            )
+        )
         if case.end is End.WAITS and not line.ended:  # until long after every deadline
             now = asyncio.get_running_loop().time()
             connection.sweep(now)
@@ -145,7 +173,9 @@ async def inner(figures: Counter[str]) -> AsyncIterator[Inner]:
             opened.ledger.close()
 
 
-async def fuzz_inside(cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]) -> None:
+async def fuzz_inside(
+    cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]
+) -> None:
     """Send so many requests. Raises Found, and AssertionError for what is of no one case."""
     strange: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: strange.append(context))
@@ -184,7 +214,8 @@ def outer() -> Iterator[tuple[Running, Ledger]]:
 
 
 def converse(service: Running, case: Case) -> tuple[bytes, bool]:
-    """Send a case and close the sending side; give what came, and whether a reset may have taken some of it."""
+    """Send a case and close the sending side; give what came, and whether a reset may have taken
+    some of it."""
     received = b""
     with dial(service) as wire:
         try:
@@ -204,7 +235,9 @@ def converse(service: Running, case: Case) -> tuple[bytes, bool]:
     return received, reset
 
 
-def fuzz_sockets(cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]) -> None:
+def fuzz_sockets(
+    cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]
+) -> None:
     """Send so many requests. Raises Found."""
     with outer() as (service, ledger):
         while figures["requests"] < requests:
@@ -225,7 +258,8 @@ def requests_to_damage() -> list[bytes]:
 
 
 def fuzz(requests: int, seed: int, first: int = 0) -> Iterator[str]:
-    """Send so many requests, a share of them over sockets; give a line for each way. Raises Found."""
+    """Send so many requests, a share of them over sockets; give a line for each way. Raises
+    Found."""
     cases = Cases(requests_to_damage(), seed)
     numbers = count(first)
     sockets = requests // OVER_SOCKETS
@@ -238,7 +272,9 @@ def fuzz(requests: int, seed: int, first: int = 0) -> Iterator[str]:
 
 
 def line(where: str, figures: Counter[str]) -> str:
-    return " ".join([f"fuzz-http-{where}", *(f"{name}={number}" for name, number in figures.items())])
+    return " ".join(
+        [f"fuzz-http-{where}", *(f"{name}={number}" for name, number in figures.items())]
+    )
 
 
 def main() -> int:

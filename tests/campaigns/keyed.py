@@ -1,4 +1,5 @@
-"""Kills a service while clients create with Idempotency-Keys and repeat until they are answered; then counts."""
+"""Kills a service while clients create with Idempotency-Keys and repeat until they are answered;
+then counts."""
 
 import asyncio
 import os
@@ -23,7 +24,8 @@ from tests.oracles.lincheck import Violation
 
 CLIENTS = 16
 LATE = 0.001
-"""Seconds after a request, at most, in which a kill comes: it meets requests anywhere on their way."""
+"""Seconds after a request, at most, in which a kill comes: it meets requests anywhere on their
+way."""
 
 GIVE_UP = 300.0
 """Seconds for all creates together."""
@@ -31,7 +33,8 @@ GIVE_UP = 300.0
 
 @dataclass
 class Creates:
-    """Clients that create so many stores, each with a key of its own, over any number of a service's lives."""
+    """Clients that create so many stores, each with a key of its own, over any number of a
+    service's lives."""
 
     wanted: int
     seed: int = 0
@@ -115,8 +118,11 @@ class Creates:
         return found
 
 
-def kill_creates(folder: Path, creates: int, kills: int, database: str | None = None, *, change: str = "") -> Row:
-    """Kill a worker, or everything, that often while clients create: each store is there exactly once."""
+def kill_creates(
+    folder: Path, creates: int, kills: int, database: str | None = None, *, change: str = ""
+) -> Row:
+    """Kill a worker, or everything, that often while clients create: each store is there exactly
+    once."""
     row = Row("K2-keys")
     folder.mkdir(parents=True, exist_ok=True)
     clients = Creates(creates)
@@ -139,9 +145,13 @@ def kill_creates(folder: Path, creates: int, kills: int, database: str | None = 
     return row
 
 
-def _start(folder: Path, database: str | None, change: str, lives: ExitStack, clients: Creates) -> Running:
+def _start(
+    folder: Path, database: str | None, change: str, lives: ExitStack, clients: Creates
+) -> Running:
     environment = weakened.environment(change) if change else None
-    made = serving(folder, "--workers=2", database=database, env=environment, program=weakened.PROGRAM)
+    made = serving(
+        folder, "--workers=2", database=database, env=environment, program=weakened.PROGRAM
+    )
     service = lives.enter_context(made)
     clients.port = service.port
     return service
@@ -158,17 +168,25 @@ def _kill(service: Running, clients: Creates, *, everything: bool, rng: random.R
 
 def _judge(row: Row, clients: Creates, service: Running) -> None:
     found = service.request("GET", "/api/stores").json
-    wanted = {number: msgspec.json.decode(response.body) for number, response in clients.answered.items()}
+    wanted = {
+        number: msgspec.json.decode(response.body) for number, response in clients.answered.items()
+    }
     names = [store["name"] for store in found]
     row.figures.update(creates=clients.wanted, tries=clients.tries, stores=len(found))
     row.violations += [Violation("odd", text) for text in clients.odd]
     for number in range(clients.wanted):
         times = names.count(f"Store {number}")
         if times != 1:
-            row.violations.append(Violation("lost" if not times else "duplicate", f"{number} is there {times} times"))
+            row.violations.append(
+                Violation("lost" if not times else "duplicate", f"{number} is there {times} times")
+            )
         elif wanted.get(number) not in found:
-            row.violations.append(Violation("phantom", f"{number} was answered with {wanted.get(number)}"))
+            row.violations.append(
+                Violation("phantom", f"{number} was answered with {wanted.get(number)}")
+            )
     if not row.violations:
-        row.violations += [Violation("replay", text) for text in clients.repeat(min(50, clients.wanted))]
+        row.violations += [
+            Violation("replay", text) for text in clients.repeat(min(50, clients.wanted))
+        ]
     if len(service.request("GET", "/api/stores").json) != len(found):
         row.violations.append(Violation("duplicate", "a replay created a store"))

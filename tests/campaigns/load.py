@@ -1,4 +1,5 @@
-"""What many, slow and greedy clients do to the others, one line each (`make load`). Status 1 on any violation.
+"""What many, slow and greedy clients do to the others, one line each (`make load`). Status 1 on
+any violation.
 
 The load is ours and goes to 127.0.0.1. Figures of one run compare with each other only.
 """
@@ -75,7 +76,8 @@ def _short(value: float) -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything, and whether ratios of times are held: not in a suite that shares its machine."""
+    """How much of everything, and whether ratios of times are held: not in a suite that shares
+    its machine."""
 
     connections: int
     slow: int
@@ -94,10 +96,16 @@ SMALL = Scale(connections=300, slow=10, listeners=50, seconds=0.6, timeout=1.0, 
 
 
 @contextmanager
-def beside(row: Row, folder: Path, scale: Scale, *args: str) -> Iterator[tuple[Running, ProcessPoolExecutor]]:
-    """A service on which others behaved for a while, undisturbed; its memory is looked at when it is over."""
+def beside(
+    row: Row, folder: Path, scale: Scale, *args: str
+) -> Iterator[tuple[Running, ProcessPoolExecutor]]:
+    """A service on which others behaved for a while, undisturbed; its memory is looked at when
+    it is over."""
     environment = None if scale.ratios else weakened.environment("is_impatient")
-    with serving(folder, *args, env=environment, program=weakened.PROGRAM) as service, elsewhere() as pool:
+    with (
+        serving(folder, *args, env=environment, program=weakened.PROGRAM) as service,
+        elsewhere() as pool,
+    ):
         fill(folder, (Payload(f"Store {number}", "x" * 100) for number in range(5000)))
         pool.submit(behave, service.port, min(1.0, scale.seconds)).result()
         quiet = pool.submit(behave, service.port, scale.seconds).result()
@@ -112,7 +120,10 @@ def disturbed(row: Row, service: Running, pool: ProcessPoolExecutor, scale: Scal
     loud = pool.submit(behave, service.port, scale.seconds).result()
     row.figures["p99_ms"] = 1000 * loud.percentile(0.99)
     row.figures["good"] = loud.statuses[200]
-    row.hold(that=loud.statuses.keys() == {200}, otherwise=f"others were answered with {dict(loud.statuses)}")
+    row.hold(
+        that=loud.statuses.keys() == {200},
+        otherwise=f"others were answered with {dict(loud.statuses)}",
+    )
     if scale.ratios:
         row.figures["ratio"] = ratio = row.figures["p99_ms"] / row.figures["quiet_p99_ms"]
         row.hold(that=ratio <= MAX_RATIO, otherwise=f"others waited {ratio:.1f} times as long")
@@ -129,7 +140,10 @@ def idle(folder: Path, scale: Scale, *args: str) -> Row:
             disturbed(row, service, pool, scale)
             row.figures["kib_each"] = (peak_memory(service) - before) / 1024 / scale.connections
             _hold_closed(row, group, clients, scale)
-        row.hold(that=not any(group.received.values()), otherwise="something was said to a silent connection")
+        row.hold(
+            that=not any(group.received.values()),
+            otherwise="something was said to a silent connection",
+        )
     return row
 
 
@@ -169,11 +183,14 @@ def greedy(folder: Path, scale: Scale, *args: str) -> Row:
 def _hold_closed(row: Row, group: ClientGroup, clients: list[socket.socket], scale: Scale) -> None:
     done = group.all_closed(clients, scale.seconds + scale.timeout + SLACK)
     row.figures["closed_by_s"] = max(group.closed.values(), default=0.0)
-    row.hold(that=done, otherwise=f"{len(clients) - len(group.closed)} were not closed by their deadline")
+    row.hold(
+        that=done, otherwise=f"{len(clients) - len(group.closed)} were not closed by their deadline"
+    )
 
 
 def too_many(folder: Path, scale: Scale, *args: str) -> Row:
-    """More clients than it can serve, each as fast as it is answered: what is too much waits, for a bounded time."""
+    """More clients than it can serve, each as fast as it is answered: what is too much waits,
+    for a bounded time."""
     row = Row("A15-crowded", {"clients": scale.slow * 2})
     with serving(folder, *args) as service, elsewhere() as pool:
         peak = pool.submit(behave, service.port, scale.seconds, 64, 0).result()
@@ -191,7 +208,10 @@ def slow_disk(folder: Path, scale: Scale, *args: str) -> Row:
     file = folder / "seconds"
     file.write_text("0.02")
     environment = weakened.environment("has_a_slow_disk") | {"SLOW_DISK": str(file)}
-    with serving(folder, *args, env=environment, program=weakened.PROGRAM) as service, elsewhere() as pool:
+    with (
+        serving(folder, *args, env=environment, program=weakened.PROGRAM) as service,
+        elsewhere() as pool,
+    ):
         peak = pool.submit(offer, service.port, max(1.0, scale.seconds / 2), 450).result()
         before = peak_memory(service)
         all = pool.submit(offer, service.port, max(3.0, scale.seconds), 3 * peak.rate).result()
@@ -204,19 +224,28 @@ def slow_disk(folder: Path, scale: Scale, *args: str) -> Row:
         file.write_text("0")
         for clients in (4, 200):
             again = pool.submit(behave, service.port, 0.5, clients, 0).result()
-            row.hold(that=again.statuses.keys() == {200}, otherwise="it refuses what a fast disk could take")
+            row.hold(
+                that=again.statuses.keys() == {200},
+                otherwise="it refuses what a fast disk could take",
+            )
     return row
 
 
 def _hold_overload(row: Row, peak: Responses, all: Responses, scale: Scale) -> None:
-    row.hold(that=all.statuses.keys() <= {200, 503}, otherwise=f"responses were {dict(all.statuses)}")
-    row.hold(that=not all.outcomes_unknown, otherwise=f"{all.outcomes_unknown} outcomes are unknown")
+    row.hold(
+        that=all.statuses.keys() <= {200, 503}, otherwise=f"responses were {dict(all.statuses)}"
+    )
+    row.hold(
+        that=not all.outcomes_unknown, otherwise=f"{all.outcomes_unknown} outcomes are unknown"
+    )
     row.hold(that=all.percentile(1.0) < MAX_SECONDS + SLACK, otherwise="a response took too long")
     row.hold(that=row.figures["rss_growth_mib"] < 100, otherwise="memory grew")
     if scale.ratios:
         row.figures["share"] = all.rate / peak.rate
         row.hold(that=all.percentile(1.0) < MAX_SECONDS, otherwise="a response took too long")
-        row.hold(that=all.rate >= LEAST_SHARE * peak.rate, otherwise="less was done than at the peak")
+        row.hold(
+            that=all.rate >= LEAST_SHARE * peak.rate, otherwise="less was done than at the peak"
+        )
 
 
 def listening(folder: Path, scale: Scale, *args: str) -> Row:
@@ -236,14 +265,27 @@ def listening(folder: Path, scale: Scale, *args: str) -> Row:
     expected = array("q", sorted(loud.created)).tobytes()
     delays = sorted(at - loud.created[change] for change, times in heard.items() for at in times)
     p95 = delays[int(0.95 * len(delays))] if delays else MAX_SECONDS
-    row.figures |= {"changes": len(loud.created), "deliveries": len(delays), "p95_s": p95, "max_s": max(delays)}
-    row.figures |= {"quiet_p99_ms": 1000 * quiet.percentile(0.99), "p99_ms": 1000 * loud.percentile(0.99)}
-    row.hold(that=sequences == {expected}, otherwise="not every listener had every change once and in order")
+    row.figures |= {
+        "changes": len(loud.created),
+        "deliveries": len(delays),
+        "p95_s": p95,
+        "max_s": max(delays),
+    }
+    row.figures |= {
+        "quiet_p99_ms": 1000 * quiet.percentile(0.99),
+        "p99_ms": 1000 * loud.percentile(0.99),
+    }
+    row.hold(
+        that=sequences == {expected},
+        otherwise="not every listener had every change once and in order",
+    )
     row.hold(that=loud.statuses.keys() == {200}, otherwise=f"writers got {dict(loud.statuses)}")
     row.hold(that=row.figures["rss_growth_mib"] < 100, otherwise="memory grew")
     if scale.ratios:
         row.figures["ratio"] = ratio = row.figures["p99_ms"] / row.figures["quiet_p99_ms"]
-        row.hold(that=ratio <= MAX_LISTENED_RATIO, otherwise=f"writers waited {ratio:.1f} times as long")
+        row.hold(
+            that=ratio <= MAX_LISTENED_RATIO, otherwise=f"writers waited {ratio:.1f} times as long"
+        )
         row.hold(that=p95 <= MAX_DELAY, otherwise=f"a change took {p95:.1f} s")
     return row
 
@@ -254,17 +296,30 @@ ROWS = (idle, slow, greedy, too_many, slow_disk, listening)
 def main() -> int:
     """Print a line for each row as soon as it is done, and every violation below it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--connections", type=int, default=FULL.connections, help="that say nothing")
-    parser.add_argument("--slow", type=int, default=FULL.slow, help="of each slow kind; twice as many overload it")
+    parser.add_argument(
+        "--connections", type=int, default=FULL.connections, help="that say nothing"
+    )
+    parser.add_argument(
+        "--slow", type=int, default=FULL.slow, help="of each slow kind; twice as many overload it"
+    )
     parser.add_argument("--listeners", type=int, default=FULL.listeners, help="to changes")
     parser.add_argument("--rows", nargs="*", help="names of functions: those alone")
-    parser.add_argument("--seconds", type=float, default=FULL.seconds, help="for which something is measured")
+    parser.add_argument(
+        "--seconds", type=float, default=FULL.seconds, help="for which something is measured"
+    )
     options = parser.parse_args()
     # As Ctrl-C does: what was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    scale = Scale(options.connections, options.slow, options.listeners, options.seconds, FULL.timeout, ratios=True)
+    scale = Scale(
+        options.connections,
+        options.slow,
+        options.listeners,
+        options.seconds,
+        FULL.timeout,
+        ratios=True,
+    )
     status = 0
     for make in [row for row in ROWS if not options.rows or row.__name__ in options.rows]:
         with tempfile.TemporaryDirectory(prefix="storekeeper-load-") as folder:

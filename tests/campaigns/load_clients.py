@@ -1,4 +1,5 @@
-"""Many clients at once, over real sockets: those who behave, and are timed, and those who do not. For `load`."""
+"""Many clients at once, over real sockets: those who behave, and are timed, and those who do
+not. For `load`."""
 
 import asyncio
 import itertools
@@ -46,7 +47,8 @@ class Responses:
         self.outcomes_unknown += status == 503 and b'"outcome":"none"' not in body
 
     def percentile(self, share: float, status: int = 200) -> float:
-        """Return the time within which that share of the responses of a status came; 0 if there are none."""
+        """Return the time within which that share of the responses of a status came; 0 if there
+        are none."""
         times = sorted(self.times.get(status, [0.0]))
         return times[math.ceil(share * len(times)) - 1]
 
@@ -55,7 +57,9 @@ LOST = 0
 """Stands for the status of a response that never came."""
 
 
-async def _ask(client: Client, responses: Responses, method: str, target: str, body: bytes = b"") -> bool:
+async def _ask(
+    client: Client, responses: Responses, method: str, target: str, body: bytes = b""
+) -> bool:
     began = time.monotonic()
     try:
         response = await client.exchange(method, target, body)
@@ -79,7 +83,9 @@ async def _behave(port: int, seconds: float, connections: int, pause: float) -> 
         while time.monotonic() < end:
             turn = responses.statuses.total() % 4
             write = ("POST", "/api/stores", NEW_STORE)
-            if not await _ask(client, responses, *(write if turn == 0 else ("GET", f"/api/stores/{1 + number}"))):
+            if not await _ask(
+                client, responses, *(write if turn == 0 else ("GET", f"/api/stores/{1 + number}"))
+            ):
                 client.close()
                 client = await Client.connect(port)
             await asyncio.sleep(pause)
@@ -146,15 +152,20 @@ class _Listener(asyncio.Protocol):
 
 
 Heard = tuple[set[bytes], dict[int, list[float]]]
-"""Which sequences of changes some clients heard, one if it is the same for all; and of each change all its times."""
+"""Which sequences of changes some clients heard, one if it is the same for all; and of each
+change all its times."""
 
 
-async def _listen(port: int, count: int, begin: Callable[[], None], has_ended: Callable[[], bool]) -> Heard:
+async def _listen(
+    port: int, count: int, begin: Callable[[], None], has_ended: Callable[[], bool]
+) -> Heard:
     loop, heard = asyncio.get_running_loop(), dict[int, list[float]]()
     asked = request("GET", "/api/changes?after=now", None, "Accept: text/event-stream")
     listeners = list[_Listener]()
     for _ in range(count):
-        transport, listener = await loop.create_connection(lambda: _Listener(heard), "127.0.0.1", port)
+        transport, listener = await loop.create_connection(
+            lambda: _Listener(heard), "127.0.0.1", port
+        )
         transport.write(asked)
         listeners.append(listener)
     await _until(lambda: all(listener.has_begun for listener in listeners))
@@ -171,8 +182,11 @@ async def _until(done: Callable[[], bool]) -> None:
         await asyncio.sleep(0.05)
 
 
-def listen(port: int, count: int, begin: Callable[[], None], has_ended: Callable[[], bool]) -> Heard:
-    """Listen to changes with many clients; call `begin` when all do, and go on for 2 s once it `has_ended`."""
+def listen(
+    port: int, count: int, begin: Callable[[], None], has_ended: Callable[[], bool]
+) -> Heard:
+    """Listen to changes with many clients; call `begin` when all do, and go on for 2 s once it
+    `has_ended`."""
     return uvloop.run(_listen(port, count, begin, has_ended))
 
 
@@ -187,7 +201,8 @@ def elsewhere() -> Iterator[ProcessPoolExecutor]:
 
 
 class ClientGroup:
-    """Connections on each of which something is done four times a second, until the service closes it."""
+    """Connections on each of which something is done four times a second, until the service
+    closes it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -201,7 +216,9 @@ class ClientGroup:
         self.closed: dict[socket.socket, float] = {}
         self.received: dict[socket.socket, bytes] = {}
 
-    def add(self, first: bytes, then: Callable[[socket.socket], object], *, buffer: int = 0) -> socket.socket:
+    def add(
+        self, first: bytes, then: Callable[[socket.socket], object], *, buffer: int = 0
+    ) -> socket.socket:
         """Connect, send, and do something with the connection again and again."""
         client = socket.socket()
         self._all.append(client)
@@ -230,7 +247,8 @@ class ClientGroup:
                 client.close()
 
     def all_closed(self, which: list[socket.socket], within: float) -> bool:
-        """Wait until the service has closed these; tell whether it did, so many seconds after the beginning."""
+        """Wait until the service has closed these; tell whether it did, so many seconds after
+        the beginning."""
         while len(self.closed.keys() & set(which)) < len(which):
             if time.monotonic() > self.began + within:
                 return False

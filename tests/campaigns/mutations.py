@@ -1,4 +1,5 @@
-"""Good and hostile requests, made a little worse, for `fuzz_http.py`. Pure: a seed and a number name a case."""
+"""Good and hostile requests, made a little worse, for `fuzz_http.py`. Pure: a seed and a number
+name a case."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -20,7 +21,8 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """What one connection sends: so many requests, in these pieces. `name` is the seed and the number."""
+    """What one connection sends: so many requests, in these pieces. `name` is the seed and the
+    number."""
 
     name: str
     count: int
@@ -33,7 +35,23 @@ class Case:
 
 
 NUMBERS = (
-    *(b"0", b"00", b"1", b"-1", b"+1", b"01", b"1_0", b"0x10", b"1e3", b"1.0", b"", b" ", b"1 1", b"1,1", b"1;1"),
+    *(
+        b"0",
+        b"00",
+        b"1",
+        b"-1",
+        b"+1",
+        b"01",
+        b"1_0",
+        b"0x10",
+        b"1e3",
+        b"1.0",
+        b"",
+        b" ",
+        b"1 1",
+        b"1,1",
+        b"1;1",
+    ),
     *(
         b"a",
         b"g",
@@ -45,17 +63,52 @@ NUMBERS = (
         b"1048577",
         b"2147483648",
     ),
-    *(b"4294967296", b"9223372036854775807", b"9223372036854775808", b"18446744073709551616", b"9" * 400),
+    *(
+        b"4294967296",
+        b"9223372036854775807",
+        b"9223372036854775808",
+        b"18446744073709551616",
+        b"9" * 400,
+    ),
 )
 TOKENS = (
-    *(b"\r\n", b"\r\n\r\n", b"\n", b"\r", b"\0", b"\t", b" ", b":", b"\xff", b"\x80", b"\x7f", b"0\r\n\r\n"),
+    *(
+        b"\r\n",
+        b"\r\n\r\n",
+        b"\n",
+        b"\r",
+        b"\0",
+        b"\t",
+        b" ",
+        b":",
+        b"\xff",
+        b"\x80",
+        b"\x7f",
+        b"0\r\n\r\n",
+    ),
     *(b"HTTP/1.0", b"HTTP/1.1", b"HTTP/2.0", b"GET ", b"HEAD ", b"PUT ", b"CONNECT "),
     *(b"*", b"//", b"http://a/", b"%00", b"%2F", b"..", b"#"),
 )
 FIELDS = (
-    *(b"Host: a", b"Host:", b"Host: a,b", b"Connection: close", b"Connection: keep-alive", b"Expect: 100-continue"),
-    *(b"Content-Length: 0", b"Content-Length: 5", b"Transfer-Encoding: chunked", b"Transfer-Encoding: x"),
-    *(b"Connection: upgrade\r\nUpgrade: h2c", b"Content-Type: text/plain", b"Content-Encoding: gzip"),
+    *(
+        b"Host: a",
+        b"Host:",
+        b"Host: a,b",
+        b"Connection: close",
+        b"Connection: keep-alive",
+        b"Expect: 100-continue",
+    ),
+    *(
+        b"Content-Length: 0",
+        b"Content-Length: 5",
+        b"Transfer-Encoding: chunked",
+        b"Transfer-Encoding: x",
+    ),
+    *(
+        b"Connection: upgrade\r\nUpgrade: h2c",
+        b"Content-Type: text/plain",
+        b"Content-Encoding: gzip",
+    ),
     *(b" folded", b"X", b"X : y", b"X: \xff", b"X: " + b"y" * 17_000, b"\r\n".join([b"a:b"] * 101)),
 )
 _NUMBER = re.compile(rb"\d+|(?<=\n)[0-9a-fA-F]+(?=\r)")
@@ -145,7 +198,8 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 
 class Cases:
-    """Makes cases of a corpus; most of its large requests are seldom taken, for the time that they take."""
+    """Makes cases of a corpus; most of its large requests are seldom taken, for the time that
+    they take."""
 
     def __init__(self, corpus: Sequence[bytes], seed: int) -> None:
         self._small = [data for data in corpus if len(data) <= 2048]
@@ -168,11 +222,18 @@ class Cases:
 
 
 def pieces(random: Random, requests: list[bytes]) -> list[bytes]:
-    """Cut as a client or a network might: each request by itself, not at all, here and there, after each byte."""
+    """Cut as a client or a network might: each request by itself, not at all, here and there,
+    after each byte."""
     data = b"".join(requests)
     if random.random() < 0.25:
         return requests
     if random.random() < 0.02 and len(data) < 500:
         return [data[at : at + 1] for at in range(len(data))]
-    cuts = sorted(random.randrange(len(data) + 1) for _ in range(random.choice((0, 0, 0, 1, 1, 2, 5))))
-    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if start < end]
+    cuts = sorted(
+        random.randrange(len(data) + 1) for _ in range(random.choice((0, 0, 0, 1, 1, 2, 5)))
+    )
+    return [
+        data[start:end]
+        for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)
+        if start < end
+    ]

@@ -1,10 +1,12 @@
-"""Cuts the power of a service at any moment, on paper: replays its system calls into what a disk may then hold.
+"""Cuts the power of a service at any moment, on paper: replays its system calls into what a disk
+may then hold.
 
-`record` runs the real service under strace. `images` goes through the calls and, at moments of a crash, gives
-what may be on the disk: what was synced, and of all that was not: nothing, everything, or any part in sectors
-of 512 bytes, in any order. A name in a directory is on the disk when the directory was synced, or perhaps
-sooner, but names come in their order, as in a journal. The service's responses on its sockets are among the
-calls, so that at each moment it is known what had been acknowledged.
+`record` runs the real service under strace. `images` goes through the calls and, at moments of a
+crash, gives what may be on the disk: what was synced, and of all that was not: nothing,
+everything, or any part in sectors of 512 bytes, in any order. A name in a directory is on the
+disk when the directory was synced, or perhaps sooner, but names come in their order, as in a
+journal. The service's responses on its sockets are among the calls, so that at each moment it is
+known what had been acknowledged.
 """
 
 import os
@@ -27,7 +29,8 @@ from tests.oracles.lincheck import Kind, Violation
 
 SECTOR = 512
 _MEMORY = Path("/dev/shm")
-"""Where images are opened, if it is there: they are many, and nothing depends on them being synced."""
+"""Where images are opened, if it is there: they are many, and nothing depends on them being
+synced."""
 
 WRITES_ONLY = {Kind.CREATE: 1, Kind.REPLACE: 2}
 
@@ -48,7 +51,9 @@ _RESUMED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)")
 _RESULT = re.compile(r".*\) += (-?\d+)", re.DOTALL)
 _DESCRIPTOR = re.compile(r"(?:^|, )\d+<((?:\\x[0-9a-f]{2})*)>")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
-_RESPONSE = re.compile(rb'HTTP/1\.1 200 .*?\r\n\r\n\{"id":(\d+),"name":"[^"]*","address":"(\d+)"[,}]', re.DOTALL)
+_RESPONSE = re.compile(
+    rb'HTTP/1\.1 200 .*?\r\n\r\n\{"id":(\d+),"name":"[^"]*","address":"(\d+)"[,}]', re.DOTALL
+)
 
 
 def record(folder: Path, *args: str, change: str = "", operations: int = 190) -> tuple[Path, int]:
@@ -59,7 +64,9 @@ def record(folder: Path, *args: str, change: str = "", operations: int = 190) ->
     trace = folder / "trace"
     program = [*_STRACE, "-o", str(trace), *(weakened.PROGRAM if change else COMMAND)]
     recorder = Recorder(clients=8, most_stores=operations // 4, mix=WRITES_ONLY)
-    with serving(folder, *args, env=weakened.environment(change) if change else None, program=program) as service:
+    with serving(
+        folder, *args, env=weakened.environment(change) if change else None, program=program
+    ) as service:
         recorder.run(service.port, operations)
         # strace itself ignores the signal, and ends with what it follows.
         os.killpg(service.process.pid, signal.SIGTERM)
@@ -157,7 +164,8 @@ LEFT: tuple[Left, ...] = ("nothing", "everything", "parts", "parts")
 
 
 class Disk:
-    """A database's files, and what was acknowledged so far. SQLite's -shm is no part: each start makes it."""
+    """A database's files, and what was acknowledged so far. SQLite's -shm is no part: each start
+    makes it."""
 
     def __init__(self, database: Path) -> None:
         self.acknowledged: set[tuple[int, int]] = set()
@@ -210,13 +218,20 @@ class Disk:
         sent = self._sent.get(socket, b"") + data
         responses = list(_RESPONSE.finditer(sent))
         self._sent[socket] = sent[responses[-1].end() if responses else 0 :]
-        self.acknowledged |= {(int(id), int(value)) for id, value in (response.groups() for response in responses)}
+        self.acknowledged |= {
+            (int(id), int(value)) for id, value in (response.groups() for response in responses)
+        }
         return bool(responses)
 
     def _is_ours(self, path: str) -> bool:
-        """Tell whether a path is a file of the database, in its folder or in one within, where it may be made."""
+        """Tell whether a path is a file of the database, in its folder or in one within, where
+        it may be made."""
         name = path.rpartition("/")[2]
-        return path.startswith(self._folder + "/") and name.startswith(self._database) and not name.endswith("-shm")
+        return (
+            path.startswith(self._folder + "/")
+            and name.startswith(self._database)
+            and not name.endswith("-shm")
+        )
 
     def _name(self, call: Call, paths: list[str]) -> bool:
         path = paths[-1] if paths else ""
@@ -238,10 +253,13 @@ class Disk:
         return True
 
     def _change(self, call: Call, path: str, strings: list[bytes]) -> bool:
-        # From its beginning on it may be on the disk. Each of them succeeds, or the test is about errors.
+        # From its beginning on it may be on the disk. Each of them succeeds, or the test is about
+        # errors.
         if call.result is None and path in self._names:
             place = int(call.arguments.rpartition(", ")[2].partition(")")[0])
-            self._names[path].changes.left.append(Change(place, strings[0] if call.name == "pwrite64" else None))
+            self._names[path].changes.left.append(
+                Change(place, strings[0] if call.name == "pwrite64" else None)
+            )
         return call.result is None
 
     def _sync(self, call: Call, path: str) -> bool:
@@ -285,7 +303,8 @@ def _bytes(text: str) -> bytes:
 
 @dataclass
 class Verdict:
-    """Of `images`, `refused` were of a first start that was cut off: told so, and nothing had been acknowledged."""
+    """Of `images`, `refused` were of a first start that was cut off: told so, and nothing had
+    been acknowledged."""
 
     images: int = 0
     refused: int = 0
@@ -294,7 +313,8 @@ class Verdict:
 
 
 def judge(trace: Path, count: int, seed: int = 0) -> Verdict:
-    """Open `count` images with the service's own code, and compare with what was acknowledged by then."""
+    """Open `count` images with the service's own code, and compare with what was acknowledged by
+    then."""
     rng = random.Random(seed)
     disk = Disk(trace.with_name("stores.db"))
     moments = Counter(rng.choices(range(sum(disk.take(call) for call in calls(trace))), k=count))
@@ -321,7 +341,11 @@ def _open(disk: Disk, image: dict[str, bytes], verdict: Verdict) -> None:
             order, found = [], [Violation("refused", str(error))]
     if disk.acknowledged:
         lost = disk.acknowledged - set(order)
-        found += [Violation("lost", f"{len(lost)} of {len(disk.acknowledged)}: {sorted(lost)[:5]}")] if lost else []
+        found += (
+            [Violation("lost", f"{len(lost)} of {len(disk.acknowledged)}: {sorted(lost)[:5]}")]
+            if lost
+            else []
+        )
     elif found and found[0].fault == "refused":
         verdict.refused += 1
         return

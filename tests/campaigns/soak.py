@@ -1,4 +1,5 @@
-"""The long tests, one line each: power loss, kills, histories, load (`make soak`). Status 1 on any violation."""
+"""The long tests, one line each: power loss, kills, histories, load (`make soak`). Status 1 on
+any violation."""
 
 import argparse
 import signal
@@ -25,7 +26,8 @@ SEGMENT = 50_000
 """Operations of one history."""
 
 MAX_GROWTH = 48 * 2**20
-"""Bytes that a process may grow by after its first tenth: the responses that it keeps are half of that."""
+"""Bytes that a process may grow by after its first tenth: the responses that it keeps are half
+of that."""
 
 LATE_GROWTH = 8 * 2**20
 """Bytes that it may still grow by in the second half of a long time."""
@@ -44,7 +46,8 @@ BUILDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 class Growth:
-    """What a service takes while it runs: a sample now and then, the first tenth of the time left out."""
+    """What a service takes while it runs: a sample now and then, the first tenth of the time
+    left out."""
 
     def __init__(self, service: Running, database: Path) -> None:
         self._service = service
@@ -69,7 +72,9 @@ class Growth:
             pids = alive(self._service.process.pid)
             memory = max((_memory(pid) for pid in pids), default=0)
             files = max((_files(pid) for pid in pids), default=0)
-            self._samples.append((memory, files, self._log.stat().st_size if self._log.exists() else 0))
+            self._samples.append(
+                (memory, files, self._log.stat().st_size if self._log.exists() else 0)
+            )
 
     def _report(self, row: Row) -> None:
         samples = self._samples[len(self._samples) // 10 :] or [(0, 0, 0)]
@@ -84,9 +89,12 @@ class Growth:
             ("wal_kib", wal // 1024),
         ):
             row.figures[name] = max(row.figures[name], value)
-        # A client each, a connection or two to the database's three files, and what Python itself has open.
+        # A client each, a connection or two to the database's three files, and what Python itself
+        # has open.
         if growth > MAX_GROWTH or wal > MAX_WAL or files > 100:
-            row.violations.append(Violation("growth", f"{growth} bytes, {files} descriptors, {wal} bytes of log"))
+            row.violations.append(
+                Violation("growth", f"{growth} bytes, {files} descriptors, {wal} bytes of log")
+            )
 
 
 def _memory(pid: int) -> int:
@@ -104,7 +112,8 @@ def _files(pid: int) -> int:
 
 
 def histories(folder: Path, operations: int, give_up: float) -> Iterator[Row]:
-    """Record and check histories of every build, each in its share of the time that is left; one at least."""
+    """Record and check histories of every build, each in its share of the time that is left; one
+    at least."""
     for place, (build, args, change) in enumerate(BUILDS):
         row = Row(f"L1-{build}")
         began = time.monotonic()
@@ -130,42 +139,64 @@ def _record(row: Row, folder: Path, args: tuple[str, ...], change: str) -> None:
 
 
 def steady(folder: Path, minutes: float) -> Row:
-    """Keep a service at half of what it can do; all of it is answered, and nothing grows in the second half."""
+    """Keep a service at half of what it can do; all of it is answered, and nothing grows in the
+    second half."""
     row = Row("L4-steady")
     folder.mkdir()
     with serving(folder) as service:
-        fill(folder, (Payload(f"Store {number}", f"{number} Steady Road") for number in range(1, STORES + 1)))
+        fill(
+            folder,
+            (
+                Payload(f"Store {number}", f"{number} Steady Road")
+                for number in range(1, STORES + 1)
+            ),
+        )
         load = Load(service.port)
         peak = load.peak(PEAK)
         with Growth(service, folder / "stores.db").watched(row):
             held = load.hold(60 * minutes, peak / 2)
         found = service.request("GET", "/api/stores").body.count(b'"id":')
     row.figures.update(
-        minutes=round(minutes), peak_rate=round(peak), rate=round(held), requests=load.statuses.total(), stores=found
+        minutes=round(minutes),
+        peak_rate=round(peak),
+        rate=round(held),
+        requests=load.statuses.total(),
+        stores=found,
     )
     if strange := load.statuses.keys() - {200}:
         row.violations.append(Violation("odd", f"responses with status {strange}"))
     if found != STORES + load.created:
         row.violations.append(Violation("lost", f"{load.created} created, {found - STORES} found"))
     if row.figures["second_half_kib"] > LATE_GROWTH // 1024:
-        row.violations.append(Violation("growth", f"{row.figures['second_half_kib']} KiB in the second half"))
+        row.violations.append(
+            Violation("growth", f"{row.figures['second_half_kib']} KiB in the second half")
+        )
     return row
 
 
 def power_losses(folder: Path, images: int) -> Iterator[Row]:
-    """Open crash images of every build; with a lower setting some of them must have lost something."""
+    """Open crash images of every build; with a lower setting some of them must have lost
+    something."""
     for build, args, change in (*BUILDS, ("normal", (), "syncs_normally")):
         place = folder / f"power-{build}"
         place.mkdir()
         trace, acknowledged = powerloss.record(place, *args, change=change, operations=400)
         verdict = powerloss.judge(trace, images // len(BUILDS))
         row = Row(f"A2-{build}", violations=verdict.violations)
-        row.figures.update(images=verdict.images, acked=verdict.acknowledged, refused_before_any_ack=verdict.refused)
+        row.figures.update(
+            images=verdict.images,
+            acked=verdict.acknowledged,
+            refused_before_any_ack=verdict.refused,
+        )
         if verdict.acknowledged != acknowledged:
-            row.violations.append(Violation("unfinished", f"{acknowledged} acknowledged, and not all of them traced"))
+            row.violations.append(
+                Violation("unfinished", f"{acknowledged} acknowledged, and not all of them traced")
+            )
         if build == "normal":
             row.figures["lost_as_it_must"] = len(verdict.violations)
-            row.violations = [] if verdict.violations else [Violation("unfinished", "the control lost nothing")]
+            row.violations = (
+                [] if verdict.violations else [Violation("unfinished", "the control lost nothing")]
+            )
         yield row
 
 
@@ -179,7 +210,9 @@ def kills(folder: Path, count: int) -> Iterator[Callable[[], Row]]:
     yield lambda: crash.kill_service("A1-1-worker", folder, share(25), (), crash.everything)
     yield lambda: crash.kill_service("A1-4-workers", folder, share(20), four, crash.everything)
     often = "checkpoints_often"
-    yield lambda: crash.kill_service("A16-checkpoints", folder, share(10), four, crash.everything, change=often)
+    yield lambda: crash.kill_service(
+        "A16-checkpoints", folder, share(10), four, crash.everything, change=often
+    )
     yield lambda: crash.kill_service("B4-worker", folder, share(20), four, crash.worker)
     yield lambda: crash.kill_service("B5-supervisor", folder, share(10), four, crash.supervisor)
     yield lambda: kill_creates(folder / "keys", 1000, share(10))
@@ -209,21 +242,33 @@ def main() -> int:
     """Print a line for each row as soon as it is done, and every violation below it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--minutes", type=float, default=60, help="for the kills, which all have to be done, and the histories"
+        "--minutes",
+        type=float,
+        default=60,
+        help="for the kills, which all have to be done, and the histories",
     )
     parser.add_argument(
-        "--operations", type=int, default=1_000_000, help="of the histories, at most so many but one history each"
+        "--operations",
+        type=int,
+        default=1_000_000,
+        help="of the histories, at most so many but one history each",
     )
     parser.add_argument("--kills", type=int, default=200, help="in all, at least")
-    parser.add_argument("--images", type=int, default=2_000, help="of what a disk may hold after a power loss")
-    parser.add_argument("--steady", type=float, default=60, help="minutes at half load, behind all others")
+    parser.add_argument(
+        "--images", type=int, default=2_000, help="of what a disk may hold after a power loss"
+    )
+    parser.add_argument(
+        "--steady", type=float, default=60, help="minutes at half load, behind all others"
+    )
     options = parser.parse_args()
     # As Ctrl-C does: what was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     status = 0
     with tempfile.TemporaryDirectory(prefix="storekeeper-soak-") as folder:
         for row in rows(Path(folder), options):
-            sys.stdout.write(f"{row}\n" + "".join(f"  {fault}: {text}\n" for fault, text in row.violations[:10]))
+            sys.stdout.write(
+                f"{row}\n" + "".join(f"  {fault}: {text}\n" for fault, text in row.violations[:10])
+            )
             sys.stdout.flush()
             status |= bool(row.violations)
     return status

@@ -1,4 +1,5 @@
-"""One service at half of what it can do, for as long as is wanted (row L4): nothing may grow. For `soak`.
+"""One service at half of what it can do, for as long as is wanted (row L4): nothing may grow.
+For `soak`.
 
 Requests are sent in pipelined batches, so that the client costs less than the service.
 """
@@ -18,7 +19,9 @@ BATCH = 20
 """Requests of one packet: 14 reads, 4 replaces, a filter and, in every tenth batch, a create."""
 
 STORES = 1000
-_RESPONSE = re.compile(rb"HTTP/1\.1 (\d{3}) .*?\r\n(?i:content-length): (\d+)(?=\r).*?\r\n\r\n", re.DOTALL)
+_RESPONSE = re.compile(
+    rb"HTTP/1\.1 (\d{3}) .*?\r\n(?i:content-length): (\d+)(?=\r).*?\r\n\r\n", re.DOTALL
+)
 
 
 class Load:
@@ -51,7 +54,8 @@ class Load:
         while due < end:
             await asyncio.sleep(due - time.monotonic())
             await self._batch(reader, writer)
-            # What the service did not manage is not made up for: it would be more than half afterwards.
+            # What the service did not manage is not made up for: it would be more than half
+            # afterwards.
             due = max(due + pause, time.monotonic())
         writer.close()
 
@@ -65,7 +69,9 @@ class Load:
             data = await reader.read(65536)
             assert data, f"the service closed a connection after {statuses}"
             received += data
-            while (found := _RESPONSE.match(received, at)) and found.end() + int(found[2]) <= len(received):
+            while (found := _RESPONSE.match(received, at)) and found.end() + int(found[2]) <= len(
+                received
+            ):
                 statuses.append(int(found[1]))
                 at = found.end() + int(found[2])
                 answered += 1
@@ -78,7 +84,12 @@ class Load:
         body = b'{"name":"Store %d","address":"%d Steady Road"}'
         first = request("POST", "/api/stores", body % (STORES, self._batches)) if creates else b""
         replaces = [
-            request("PUT", f"/api/stores/{id(1, STORES)}", body % (id(1, STORES), self._batches)) for _ in range(4)
+            request("PUT", f"/api/stores/{id(1, STORES)}", body % (id(1, STORES), self._batches))
+            for _ in range(4)
         ]
         reads = [request("GET", f"/api/stores/{id(1, STORES)}") for _ in range(14 + (not creates))]
-        return first + b"".join(replaces + reads) + request("GET", f"/api/stores?name=Store+{id(1, STORES)}")
+        return (
+            first
+            + b"".join(replaces + reads)
+            + request("GET", f"/api/stores?name=Store+{id(1, STORES)}")
+        )

@@ -78,7 +78,10 @@ def names(folder: Path) -> list[str]:
 def test_a_backup_has_everything_and_is_its_owners_alone(source: Database, folder: Path) -> None:
     file = backed_up(source, folder / "all.db")
     assert sqlite_at(file).changes() == source.changes()
-    assert [token.name for token in databases.read_tokens(backups.url_of(str(file)))] == ["anna", "bert"]
+    assert [token.name for token in databases.read_tokens(backups.url_of(str(file)))] == [
+        "anna",
+        "bert",
+    ]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert names(folder) == ["all.db", "all.db.sha256"]
     assert verified(file) == (0, f"{file} is good\n")
@@ -90,7 +93,9 @@ def sqlite_at(file: Path) -> Sqlite:
     return database
 
 
-def test_the_metrics_say_when_the_latest_backup_was_made(source: Database, tmp_path: Path, folder: Path) -> None:
+def test_the_metrics_say_when_the_latest_backup_was_made(
+    source: Database, tmp_path: Path, folder: Path
+) -> None:
     name = series("last_backup_timestamp_seconds")
     with serving(tmp_path, "--auth=open", database=source.url) as service:
         assert name not in scrape(service)
@@ -106,7 +111,9 @@ def test_the_metrics_say_when_the_latest_backup_was_made(source: Database, tmp_p
         assert name not in scrape(restored)
 
 
-def test_the_checksum_is_as_other_programs_read_it_and_holds_after_a_use(kept: Sqlite, folder: Path) -> None:
+def test_the_checksum_is_as_other_programs_read_it_and_holds_after_a_use(
+    kept: Sqlite, folder: Path
+) -> None:
     file = backed_up(kept, folder)
     url = backups.url_of(str(file))
     assert run_command("export", "--database", url).returncode == 0
@@ -115,19 +122,26 @@ def test_the_checksum_is_as_other_programs_read_it_and_holds_after_a_use(kept: S
     assert subprocess.run(check, cwd=folder, check=False).returncode == 0
 
 
-def test_of_a_folder_the_latest_stay_and_what_is_named_otherwise(kept: Sqlite, folder: Path) -> None:
+def test_of_a_folder_the_latest_stay_and_what_is_named_otherwise(
+    kept: Sqlite, folder: Path
+) -> None:
     for day in range(10, 30):
         for end in ("", ".sha256"):
             (folder / f"stores-2020-01-{day}-000000.db{end}").touch()
     (folder / "mine.db").touch()
-    killed, running = folder / ".mine.db.unfinished-x", folder / ".stores-2020-01-30-000000.db.unfinished-y"
+    killed, running = (
+        folder / ".mine.db.unfinished-x",
+        folder / ".stores-2020-01-30-000000.db.unfinished-y",
+    )
     for each in (killed, running):
         each.mkdir()
         (each / "half.db").touch()
     os.utime(killed, (0, 0))
     new = backed_up(kept, folder, "--keep", "3").name
     left = ["stores-2020-01-28-000000.db", "stores-2020-01-29-000000.db", new]
-    assert names(folder) == sorted([running.name, "mine.db", *left, *(f"{name}.sha256" for name in left)])
+    assert names(folder) == sorted(
+        [running.name, "mine.db", *left, *(f"{name}.sha256" for name in left)]
+    )
 
 
 def test_a_backup_that_is_served_from_the_folder_stays(kept: Sqlite, folder: Path) -> None:
@@ -157,7 +171,9 @@ def test_a_backup_takes_the_name_of_no_file(kept: Sqlite, folder: Path) -> None:
     assert mine.read_text() == "mine"
 
 
-def test_a_backup_under_load_has_every_write_that_was_acknowledged_before(tmp_path: Path, folder: Path) -> None:
+def test_a_backup_under_load_has_every_write_that_was_acknowledged_before(
+    tmp_path: Path, folder: Path
+) -> None:
     acknowledged: list[int] = []
     with serving(tmp_path) as service:
         over = threading.Event()
@@ -181,7 +197,9 @@ def test_a_backup_under_load_has_every_write_that_was_acknowledged_before(tmp_pa
     assert verified(restored.path)[0] == 0
 
 
-def test_of_two_backups_to_one_file_one_is_refused_and_the_other_is_good(kept: Sqlite, folder: Path) -> None:
+def test_of_two_backups_to_one_file_one_is_refused_and_the_other_is_good(
+    kept: Sqlite, folder: Path
+) -> None:
     file = folder / "all.db"
 
     def other(*_: int) -> None:
@@ -196,7 +214,9 @@ def test_of_two_backups_to_one_file_one_is_refused_and_the_other_is_good(kept: S
 @pytest.mark.usefixtures("strace")
 def test_a_killed_backup_leaves_nothing_under_its_name(kept: Sqlite, folder: Path) -> None:
     with slowed("backup", str(folder / "all.db"), "--database", kept.url) as process:
-        until(lambda: any(path.stat().st_size for path in folder.glob(".all.db.unfinished-*/**/*.db")))
+        until(
+            lambda: any(path.stat().st_size for path in folder.glob(".all.db.unfinished-*/**/*.db"))
+        )
         process.send_signal(signal.SIGKILL)
     assert not (folder / "all.db").exists()
     assert verified(backed_up(kept, folder / "all.db"))[0] == 0
@@ -216,20 +236,46 @@ def test_every_damaged_byte_of_a_backup_is_found(kept: Sqlite, folder: Path, cou
     good = file.read_bytes()
     for place in range(0, len(good), len(good) // count):
         file.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-        assert backups.verify(backups.url_of(str(file))) == ["its SHA-256 is not that of all.db.sha256"]
+        assert backups.verify(backups.url_of(str(file))) == [
+            "its SHA-256 is not that of all.db.sha256"
+        ]
     file.write_bytes(good)
     assert verified(file)[0] == 0
 
 
 CHANGES_OF_DATA = [
-    ("UPDATE stores SET name = 'Castle Hall' WHERE id = 1", "store 1 is not what its latest change made of it"),
-    ("UPDATE changes SET name = 'Castle Hall' WHERE seq = 1", "store 1 is not what its latest change made of it"),
-    ("UPDATE stores SET address = '' WHERE id = 2", "store 2 is not what its latest change made of it"),
-    ("UPDATE stores SET version = 1 WHERE id = 2", "store 2 is not what its latest change made of it"),
-    ("UPDATE stores SET folded = 'castle hall' WHERE id = 1", "the text that is searched of store 1 is not"),
-    ("UPDATE changes SET count = 3 WHERE seq = 2", "change 2 has another count, time or token than it can have"),
-    ("UPDATE changes SET at = 1 WHERE seq = 2", "change 2 has another count, time or token than it can have"),
-    ("UPDATE changes SET token_number = 8 WHERE seq = 2", "change 2 has another count, time or token than it can"),
+    (
+        "UPDATE stores SET name = 'Castle Hall' WHERE id = 1",
+        "store 1 is not what its latest change made of it",
+    ),
+    (
+        "UPDATE changes SET name = 'Castle Hall' WHERE seq = 1",
+        "store 1 is not what its latest change made of it",
+    ),
+    (
+        "UPDATE stores SET address = '' WHERE id = 2",
+        "store 2 is not what its latest change made of it",
+    ),
+    (
+        "UPDATE stores SET version = 1 WHERE id = 2",
+        "store 2 is not what its latest change made of it",
+    ),
+    (
+        "UPDATE stores SET folded = 'castle hall' WHERE id = 1",
+        "the text that is searched of store 1 is not",
+    ),
+    (
+        "UPDATE changes SET count = 3 WHERE seq = 2",
+        "change 2 has another count, time or token than it can have",
+    ),
+    (
+        "UPDATE changes SET at = 1 WHERE seq = 2",
+        "change 2 has another count, time or token than it can have",
+    ),
+    (
+        "UPDATE changes SET token_number = 8 WHERE seq = 2",
+        "change 2 has another count, time or token than it can",
+    ),
     ("DELETE FROM changes WHERE seq = 2", "there are 2 changes, and the greatest number is 3"),
     ("DELETE FROM stores WHERE id = 2", "there are 2 stores, and the greatest id is 3"),
 ]
@@ -254,7 +300,9 @@ def test_one_letter_that_changed_in_a_live_database_is_found(source: Database) -
         execute(*(f"INSERT INTO {table} SELECT * FROM good_{table}" for table in tables))
 
 
-def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(kept: Sqlite, tmp_path: Path) -> None:
+def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(
+    kept: Sqlite, tmp_path: Path
+) -> None:
     content = bytearray(kept.path.read_bytes())
     content[-4096:] = b"\xff" * 4096
     kept.path.write_bytes(content)
@@ -264,12 +312,19 @@ def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(kept
     other = tmp_path / "notes.txt"
     other.write_text("no database")
     assert verified(other) == (2, f"storekeeper: {other}: not a database: name another file\n")
-    assert verified("http://127.0.0.1")[1].startswith("storekeeper: DATABASE: unknown kind of database 'http'; use")
+    assert verified("http://127.0.0.1")[1].startswith(
+        "storekeeper: DATABASE: unknown kind of database 'http'; use"
+    )
     none = tmp_path / "none.db"
-    assert verified(none) == (2, f"storekeeper: {none}: there is no such database or backup: name another one\n")
+    assert verified(none) == (
+        2,
+        f"storekeeper: {none}: there is no such database or backup: name another one\n",
+    )
     checksum = tmp_path / f"{kept.path.name}.sha256"
     checksum.mkdir()
-    assert verified(kept.path)[1].startswith(f"storekeeper: {checksum}: cannot be read (Is a directory): ")
+    assert verified(kept.path)[1].startswith(
+        f"storekeeper: {checksum}: cannot be read (Is a directory): "
+    )
 
 
 def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder: Path) -> None:
@@ -298,12 +353,17 @@ def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder
     aside = Path(said[1].removeprefix("The database that was there is now "))
     assert sqlite_at(aside).changes() == everything
     assert said[2].startswith("Lost: 2 changes made after the backup, of stores 4, 5: ")
-    assert said[3:] == ["Revoked tokens are good again: revoke anna", "Tokens are gone: add zoe again"]
+    assert said[3:] == [
+        "Revoked tokens are good again: revoke anna",
+        "Tokens are gone: add zoe again",
+    ]
     command = said[2].partition("storekeeper ")[2].split()
     assert b'"Latest"' in run_command(*command).stdout
 
 
-def test_a_restore_into_a_database_in_use_is_refused(kept: Sqlite, tmp_path: Path, folder: Path) -> None:
+def test_a_restore_into_a_database_in_use_is_refused(
+    kept: Sqlite, tmp_path: Path, folder: Path
+) -> None:
     file = backed_up(kept, folder / "all.db")
     before = kept.changes()
     with serving(tmp_path) as service:
@@ -358,7 +418,9 @@ def test_a_restore_without_the_rights_takes_no_log_from_a_service(
     assert log.read_bytes() == b"a log"
 
 
-def test_the_list_of_another_collection_goes_aside_and_it_is_said(kept: Sqlite, tmp_path: Path, folder: Path) -> None:
+def test_the_list_of_another_collection_goes_aside_and_it_is_said(
+    kept: Sqlite, tmp_path: Path, folder: Path
+) -> None:
     file = backed_up(kept, folder / "all.db")
     other = sqlite_at(tmp_path / "other.db")
     load(other.url, [Payload("Another")])
@@ -367,10 +429,14 @@ def test_the_list_of_another_collection_goes_aside_and_it_is_said(kept: Sqlite, 
     assert other.changes() == kept.changes()
 
 
-def test_a_new_file_and_an_empty_postgresql_take_a_restore(source: Database, tmp_path: Path, folder: Path) -> None:
+def test_a_new_file_and_an_empty_postgresql_take_a_restore(
+    source: Database, tmp_path: Path, folder: Path
+) -> None:
     file = backed_up(source, folder / "all.db")
     (tmp_path / "new").mkdir()
-    with KINDS["postgres" if not isinstance(source, Sqlite) else "sqlite"](tmp_path / "new") as goal:
+    with KINDS["postgres" if not isinstance(source, Sqlite) else "sqlite"](
+        tmp_path / "new"
+    ) as goal:
         assert run(goal, "restore", str(file)).returncode == 0
         assert goal.changes() == source.changes()
     if not isinstance(source, Sqlite):
@@ -378,7 +444,9 @@ def test_a_new_file_and_an_empty_postgresql_take_a_restore(source: Database, tmp
         assert "the database has stores already" in line
 
 
-def test_a_database_that_is_a_link_to_another_disk_is_restored_there(kept: Sqlite, folder: Path) -> None:
+def test_a_database_that_is_a_link_to_another_disk_is_restored_there(
+    kept: Sqlite, folder: Path
+) -> None:
     file = backed_up(kept, folder / "all.db")
     with mounted(folder / "disk", "size=8m") as disk:
         goal = sqlite_at(folder / "link.db")
@@ -389,7 +457,9 @@ def test_a_database_that_is_a_link_to_another_disk_is_restored_there(kept: Sqlit
             assert goal.changes() == kept.changes()
 
 
-def test_a_killed_restore_leaves_the_old_list_or_the_new_one(kept: Sqlite, folder: Path, tmp_path: Path) -> None:
+def test_a_killed_restore_leaves_the_old_list_or_the_new_one(
+    kept: Sqlite, folder: Path, tmp_path: Path
+) -> None:
     file = backed_up(kept, folder / "all.db")
     load(kept.url, [Payload("Later")])
     for delay in (0.15, 0.3, 0.45, 0.6):
@@ -397,7 +467,8 @@ def test_a_killed_restore_leaves_the_old_list_or_the_new_one(kept: Sqlite, folde
         home.mkdir()
         shutil.copy(kept.path, home / "stores.db")
         process = subprocess.Popen(
-            [*COMMAND, "restore", str(file), "--database", f"sqlite:///{home}/stores.db"], stderr=subprocess.DEVNULL
+            [*COMMAND, "restore", str(file), "--database", f"sqlite:///{home}/stores.db"],
+            stderr=subprocess.DEVNULL,
         )
         try:
             process.wait(delay)

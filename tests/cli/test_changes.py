@@ -88,7 +88,9 @@ def test_a_cursor_file_goes_on_where_it_was(url: str, tmp_path: Path) -> None:
         ("9" * 5000, "no cursor"),
     ],
 )
-def test_what_is_no_cursor_of_this_history_is_refused(url: str, tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_cursor_of_this_history_is_refused(
+    url: str, tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / "cursor"
     file.write_text(f"{text}\n")
     [line] = refused(run("changes", "--database", url, "--cursor-file", str(file)))
@@ -119,7 +121,9 @@ def printed(out: Path) -> list[int]:
     return [json.loads(line)["seq"] for line in out.read_bytes().splitlines()]
 
 
-def test_it_follows_until_ctrl_c_and_after_a_kill_goes_on_where_it_was(database: Database, tmp_path: Path) -> None:
+def test_it_follows_until_ctrl_c_and_after_a_kill_goes_on_where_it_was(
+    database: Database, tmp_path: Path
+) -> None:
     out, file = tmp_path / "out", tmp_path / "cursor"
     load(database.url, numbered(3))
 
@@ -182,7 +186,9 @@ def test_what_it_printed_to_a_file_is_on_the_disk_before_its_cursor(
     monkeypatch.setattr(os, "rename", noting("rename"))
     monkeypatch.setattr(os, "replace", noting("replace"))
     with (tmp_path / "out").open("wb") as out:
-        done = run("changes", "--database", url, "--cursor-file", str(tmp_path / "cursor"), stdout=out)
+        done = run(
+            "changes", "--database", url, "--cursor-file", str(tmp_path / "cursor"), stdout=out
+        )
     assert done.returncode == 0
     assert steps == ["fsync", "fsync", "replace", "fsync"]  # the lines, the cursor, its name
 
@@ -193,7 +199,13 @@ def test_a_reader_that_leaves_ends_it_in_one_line(url: str, tmp_path: Path) -> N
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe, (tmp_path / "err").open("wb") as stderr:
         process = start(
-            "changes", "--database", url, "--cursor-file", f"{tmp_path}/cursor", stdout=pipe, stderr=stderr
+            "changes",
+            "--database",
+            url,
+            "--cursor-file",
+            f"{tmp_path}/cursor",
+            stdout=pipe,
+            stderr=stderr,
         )
         assert process.wait(30) == 2
     assert (tmp_path / "err").read_text() == "storekeeper: cannot continue: Broken pipe\n"

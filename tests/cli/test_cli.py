@@ -1,4 +1,5 @@
-"""What every command line has: help, messages of one line, standard streams, interruptions, progress."""
+"""What every command line has: help, messages of one line, standard streams, interruptions,
+progress."""
 
 import os
 import pty
@@ -24,7 +25,9 @@ from tests.harness.transfers import TRICKY, command, content, fill_with
 FULL = Path("/dev/full")
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["serve", "--help"], ["import", "--help"], ["epoch", "--help"]])
+@pytest.mark.parametrize(
+    "args", [[], ["--help"], ["serve", "--help"], ["import", "--help"], ["epoch", "--help"]]
+)
 def test_the_help(args: list[str]) -> None:
     done = run(*args)
     assert "Usage: storekeeper" in (done.stdout + done.stderr).decode()
@@ -55,21 +58,39 @@ def test_the_version(program: list[str]) -> None:
         (["import"], "see storekeeper import --help"),
         (["export", "a.csv", "b.csv"], "unexpected extra argument"),
         (["check", "--nonsense"], "No such option: --nonsense; see storekeeper check --help"),
-        (["check", "http://127.0.0.1:1", "--timeout", "nan"], "--timeout: from 0.1 to 60.0 seconds, not nan"),
-        (["copy", "stores.db", "sqlite:///x.db"], "source: unknown kind of database 'stores.db'; use"),
-        (["copy", "sqlite:////dev/null", "sqlite:"], "target: unknown kind of database 'sqlite:'; use"),
+        (
+            ["check", "http://127.0.0.1:1", "--timeout", "nan"],
+            "--timeout: from 0.1 to 60.0 seconds, not nan",
+        ),
+        (
+            ["copy", "stores.db", "sqlite:///x.db"],
+            "source: unknown kind of database 'stores.db'; use",
+        ),
+        (
+            ["copy", "sqlite:////dev/null", "sqlite:"],
+            "target: unknown kind of database 'sqlite:'; use",
+        ),
         (
             ["copy", "postgresql://me:secret@127.0.0.1:1/x", "sqlite:///x.db"],
             "source postgresql://me@127.0.0.1:1/x: ",
         ),
-        (["export", "--database", "postgres"], "--database: unknown kind of database 'postgres'; use"),
+        (
+            ["export", "--database", "postgres"],
+            "--database: unknown kind of database 'postgres'; use",
+        ),
         (["export", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["changes", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
         (["export", "--database", "sqlite:///%ff.db"], "\\udcff.db' is not UTF-8; use"),
         (["epoch", "--database", "sqlite:////nowhere/at/all.db"], "there is no such database"),
-        (["epoch", "--new", "--database", "sqlite:////dev/null"], "/dev/null: not a file: name another one"),
+        (
+            ["epoch", "--new", "--database", "sqlite:////dev/null"],
+            "/dev/null: not a file: name another one",
+        ),
         (["epoch", "--now"], "No such option: --now"),
-        (["epoch", "postgresql://me:secret/@here/x"], "unexpected extra argument(s) (postgresql://***@here/x); see"),
+        (
+            ["epoch", "postgresql://me:secret/@here/x"],
+            "unexpected extra argument(s) (postgresql://***@here/x); see",
+        ),
         (["postgresql://me:secret@here/x"], "No such command 'postgresql://***@here/x'; see"),
     ],
 )
@@ -81,13 +102,18 @@ def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) 
 
 
 @pytest.mark.parametrize(("name", "run"), [("--version", run_process), ("openapi", run)])
-def test_output_that_cannot_be_written_is_said_in_one_line(name: str, run: Callable[..., Ended]) -> None:
+def test_output_that_cannot_be_written_is_said_in_one_line(
+    name: str, run: Callable[..., Ended]
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe, FULL.open("wb") as full:
         for output, reason in ((pipe, "Broken pipe"), (full, "No space left on device")):
             done = run(name, stdout=output)
-            assert (done.returncode, done.stderr.decode()) == (2, f"storekeeper: cannot continue: {reason}\n")
+            assert (done.returncode, done.stderr.decode()) == (
+                2,
+                f"storekeeper: cannot continue: {reason}\n",
+            )
 
 
 def closed(number: int, *args: str) -> "subprocess.CompletedProcess[bytes]":
@@ -103,11 +129,15 @@ def test_a_standard_stream_that_is_closed_is_no_bug(tmp_path: Path) -> None:
     done = closed(1, "export", "--database", database.url)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == b"storekeeper: cannot write standard output: Bad file descriptor\n"
-    assert closed(2, "export", "--database", database.url).stdout == command("export", database).stdout
+    assert (
+        closed(2, "export", "--database", database.url).stdout == command("export", database).stdout
+    )
     assert closed(0, "--version").returncode == 0
 
 
-def test_a_bug_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def raises() -> bytes:
         raise RuntimeError("something\nunforeseen")
 
@@ -116,7 +146,10 @@ def test_a_bug_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 70
-    assert capsys.readouterr().err == "storekeeper: bug, please report it: RuntimeError: something unforeseen\n"
+    assert (
+        capsys.readouterr().err
+        == "storekeeper: bug, please report it: RuntimeError: something unforeseen\n"
+    )
 
 
 def test_a_command_is_interrupted_in_silence_while_its_program_is_read() -> None:
@@ -143,15 +176,27 @@ atexit.register(signal.raise_signal, signal.SIGINT)
 from storekeeper.__main__ import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--version"], capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
 @pytest.mark.parametrize(
     ("module", "error", "status", "says"),
     [
-        ("storekeeper.api.docs", "MemoryError", 74, "out of memory, or ulimit -v permits too little"),
-        ("storekeeper.cli", "ImportError('x.so: failed to map')", 2, "cannot start: x.so: failed to map"),
+        (
+            "storekeeper.api.docs",
+            "MemoryError",
+            74,
+            "out of memory, or ulimit -v permits too little",
+        ),
+        (
+            "storekeeper.cli",
+            "ImportError('x.so: failed to map')",
+            2,
+            "cannot start: x.so: failed to map",
+        ),
     ],
 )
 def test_a_program_for_which_there_is_not_enough_memory_says_so_in_one_line(
@@ -170,15 +215,24 @@ sys.meta_path.insert(0, Failing())
 from storekeeper.__main__ import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program, "openapi"], capture_output=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr.decode()) == (status, b"", f"storekeeper: {says}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", program, "openapi"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (
+        status,
+        b"",
+        f"storekeeper: {says}\n",
+    )
 
 
 def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -> None:
     database = Sqlite(tmp_path)
     (tmp_path / "stores.csv").write_text("name,address\nA,\n")
     with FULL.open("wb") as full:
-        for args in (["import", str(tmp_path / "stores.csv")], ["export", str(tmp_path / "all.csv")]):
+        for args in (
+            ["import", str(tmp_path / "stores.csv")],
+            ["export", str(tmp_path / "all.csv")],
+        ):
             assert start(args[0], "--database", database.url, args[1], stderr=full).wait(30) == 0
     assert content(database) == [("A", None)]
     assert without_versions((tmp_path / "all.csv").read_bytes()) == an_export((1, "A"))
@@ -190,7 +244,10 @@ def shown_on_a_terminal(*args: str) -> str:
     with os.fdopen(theirs, "wb", buffering=0) as there:
         process = start(*args, stderr=there, env={"TERM": "xterm", "COLUMNS": "100"})
     shown = b""
-    with os.fdopen(ours, "rb", buffering=0) as here, suppress(OSError):  # that is how a terminal ends
+    with (
+        os.fdopen(ours, "rb", buffering=0) as here,
+        suppress(OSError),
+    ):  # that is how a terminal ends
         while data := here.read(65536):
             shown += data
     assert process.wait(30) == 0
@@ -200,7 +257,10 @@ def shown_on_a_terminal(*args: str) -> str:
 def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     file, of = tmp_path / "stores.csv", ("--database", f"sqlite:///{tmp_path}/stores.db")
     file.write_text("name,address\n" + "Store,1 Road\n" * 10_000)
-    for name, doing, done in (("import", "Reading", "created as"), ("export", "Exporting", "exported from")):
+    for name, doing, done in (
+        ("import", "Reading", "created as"),
+        ("export", "Exporting", "exported from"),
+    ):
         text = shown_on_a_terminal(name, *of, str(file), *["--force"] * (name == "export"))
         assert doing in text
         assert "a second" in text

@@ -45,15 +45,22 @@ def expected_rows(payloads: list[Payload]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "payloads", [[], TRICKY, [*TRICKY[:6], *TRICKY[7:], Payload("x", "")] * 300], ids=["none", "few", "many"]
+    "payloads",
+    [[], TRICKY, [*TRICKY[:6], *TRICKY[7:], Payload("x", "")] * 300],
+    ids=["none", "few", "many"],
 )
-def test_an_export_can_be_imported_again_and_is_the_same(tmp_path: Path, payloads: list[Payload]) -> None:
+def test_an_export_can_be_imported_again_and_is_the_same(
+    tmp_path: Path, payloads: list[Payload]
+) -> None:
     one, two = Sqlite(tmp_path), Sqlite(tmp_path / "again")
     two.path.parent.mkdir()
     fill_with(one, payloads)
     done = command("export", one)
     assert done.returncode == 0
-    assert done.stderr.decode() == f"{len(payloads):,} stores exported from {one.path}\n{FORMULAS * bool(payloads)}"
+    assert (
+        done.stderr.decode()
+        == f"{len(payloads):,} stores exported from {one.path}\n{FORMULAS * bool(payloads)}"
+    )
     assert rows(without_versions(done.stdout)) == expected_rows(payloads)
     file = tmp_path / "stores.csv"
     assert command("export", one, str(file)).stdout == b""
@@ -101,7 +108,10 @@ def test_an_export_overwrites_a_file_only_if_that_is_asked_for(
 
 def test_an_export_that_cannot_be_written_names_the_file(tmp_path: Path, database: Sqlite) -> None:
     fill_with(database, TRICKY)
-    for name, reason in (("nowhere/stores.csv", "No such file or directory"), (".", "Is a directory")):
+    for name, reason in (
+        ("nowhere/stores.csv", "No such file or directory"),
+        (".", "Is a directory"),
+    ):
         [line] = refused(command("export", database, str(tmp_path / name)))
         assert line == f"storekeeper: cannot write {tmp_path / name}: {reason}"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["stores.db"]
@@ -131,7 +141,9 @@ def test_an_export_to_a_full_disk_by_standard_output_is_refused(database: Sqlite
 
 
 def test_standard_input_is_imported_and_standard_output_exported(database: Sqlite) -> None:
-    done = run_process("import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n")
+    done = run_process(
+        "import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n"
+    )
     assert b"1 store created as 1, 0 replaced, 0 unchanged in the new database" in done.stderr
     exported = run_process("export", "--database", database.url, "-").stdout
     assert without_versions(exported) == an_export((1, "A", "1 Road"))
@@ -151,7 +163,9 @@ def test_one_that_waits_for_its_reader_can_be_interrupted(
     with pipe.open("wb") as writer, TemporaryFile() as said:
         process = start("export", "--database", database.url, file, stdout=writer, stderr=said)
         waiting = None
-        while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(waiting):
+        while waiting != (waiting := fcntl.ioctl(reader, termios.FIONREAD, bytes(4))) or not any(
+            waiting
+        ):
             time.sleep(0.1)  # it is still writing
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
@@ -160,7 +174,9 @@ def test_one_that_waits_for_its_reader_can_be_interrupted(
     os.close(reader)
 
 
-def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(tmp_path: Path, database: Sqlite) -> None:
+def test_an_export_keeps_the_rights_of_a_file_and_follows_a_link_to_it(
+    tmp_path: Path, database: Sqlite
+) -> None:
     fill_with(database, [Payload("A")])
     file, link = tmp_path / "stores.csv", tmp_path / "latest.csv"
     file.write_bytes(GOOD)

@@ -1,4 +1,5 @@
-"""The files that commands write and read: whole by themselves or not there, read even where nothing can be written.
+"""The files that commands write and read: whole by themselves or not there, read even where
+nothing can be written.
 
 The databases here are SQLite files; `test_transfer` has what holds for copies of every kind.
 """
@@ -49,7 +50,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
 
 
 def whole(path: Path, folder: Path) -> list[ChangeRow]:
-    """Return the changes of a file that was taken away from all that stood beside it, found sound."""
+    """Return the changes of a file that was taken away from all that stood beside it, found
+    sound."""
     folder.mkdir(exist_ok=True)
     taken = Sqlite(folder)
     shutil.copyfile(path, taken.path)
@@ -75,7 +77,9 @@ def refused_copy(source: Sqlite, target: Path, message: str) -> None:
 
 
 @pytest.mark.parametrize("kib", [2048, 3600])
-def test_a_copy_is_whole_by_itself_or_refused_in_one_line(tmp_path: Path, source: Sqlite, kib: int) -> None:
+def test_a_copy_is_whole_by_itself_or_refused_in_one_line(
+    tmp_path: Path, source: Sqlite, kib: int
+) -> None:
     with mounted(tmp_path / "disk", f"size={kib}k") as disk:
         done = run("copy", source.url, f"sqlite:///{disk}/backup.db")
         if kib == 2048:
@@ -129,14 +133,18 @@ def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
     tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "backup.db"
-    monkeypatch.setattr(TargetSnapshot, "finish", lambda *args: (finish(*args), target.write_text("mine")))
+    monkeypatch.setattr(
+        TargetSnapshot, "finish", lambda *args: (finish(*args), target.write_text("mine"))
+    )
     refused_copy(source, target, "exists")
     assert target.read_text() == "mine"
     assert names(tmp_path) == ["backup.db"]
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_file_takes_no_name_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool) -> None:
+def test_a_file_takes_no_name_from_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
+) -> None:
     if not links:
         monkeypatch.setattr(os, "link", _not_permitted)
     new, path = tmp_path / "new", tmp_path / "path"
@@ -188,7 +196,9 @@ def test_a_file_system_that_syncs_no_folder_and_knows_no_modes_is_written_to(
 
 
 @pytest.mark.parametrize("beside", ["-wal", "-journal"])
-def test_a_copy_does_not_begin_beside_the_log_of_another_file(tmp_path: Path, source: Sqlite, beside: str) -> None:
+def test_a_copy_does_not_begin_beside_the_log_of_another_file(
+    tmp_path: Path, source: Sqlite, beside: str
+) -> None:
     """SQLite would take it for the new file's own."""
     log = tmp_path / f"backup.db{beside}"
     log.write_bytes(b"left behind")
@@ -211,8 +221,16 @@ def killed(target: Path, *command: str, calls: str) -> None:
     """Kill a command that has begun to write; what it leaves says what it is."""
     unfinished = f".{target.name}.unfinished-*"
     with slowed(*command, calls=calls):
-        until(lambda: any(path.stat().st_size for path in target.parent.glob(f"{unfinished}/**/*") if path.is_file()))
-    assert [path for path in target.parent.iterdir() if path != target] == list(target.parent.glob(unfinished))
+        until(
+            lambda: any(
+                path.stat().st_size
+                for path in target.parent.glob(f"{unfinished}/**/*")
+                if path.is_file()
+            )
+        )
+    assert [path for path in target.parent.iterdir() if path != target] == list(
+        target.parent.glob(unfinished)
+    )
 
 
 @pytest.mark.usefixtures("strace")
@@ -248,7 +266,9 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces_and_kee
     seen: list[int] = []
 
     def write(*arguments: Any) -> exports.Exported:
-        seen.extend(stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path != file)
+        seen.extend(
+            stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path != file
+        )
         return exports_write(*arguments)
 
     exports_write = exports.write
@@ -283,13 +303,21 @@ def test_an_export_a_copy_or_rejects_onto_what_they_come_from_are_refused(tmp_pa
     for file in files:
         assert databases.is_database_file(database.url, file)
         assert "exists already" in refused(run("backup", "--database", database.url, str(file)))[0]
-        refused_copy(database, file, "^target .*: the file is the source itself, or its log: name another one")
+        refused_copy(
+            database,
+            file,
+            "^target .*: the file is the source itself, or its log: name another one",
+        )
     assert not databases.is_database_file(database.url, tmp_path / "all.csv")
     rows = tmp_path / "rows.csv"
     rows.write_text('name\nGood\n""\n')
     for file in (*files, rows):
-        [line] = refused(run("import", "--database", database.url, "--add", str(rows), "--rejects", str(file)))
-        assert line.endswith(f"--rejects {file}: is the database, its log, or the file to import: name another file")
+        [line] = refused(
+            run("import", "--database", database.url, "--add", str(rows), "--rejects", str(file))
+        )
+        assert line.endswith(
+            f"--rejects {file}: is the database, its log, or the file to import: name another file"
+        )
     assert rows.read_text().count("\n") == 3
     assert not (tmp_path / "stores.db-journal").exists()
     assert len(database.changes()) == 3
@@ -342,13 +370,18 @@ def test_a_database_on_a_read_only_medium_is_copied_and_exported(tmp_path: Path,
         assert names(disk) == before
 
 
-def test_a_database_in_a_folder_that_may_only_be_read_is_copied_and_exported(open_folder: Path) -> None:
+def test_a_database_in_a_folder_that_may_only_be_read_is_copied_and_exported(
+    open_folder: Path,
+) -> None:
     database = filled(open_folder / "closed", 30)
     database.path.chmod(0o444)
     database.path.parent.chmod(0o555)
     target = open_folder / "copy.db"
     with without_rights():
-        for program in (["copy", database.url, f"sqlite:///{target}"], ["export", "--database", database.url, "-"]):
+        for program in (
+            ["copy", database.url, f"sqlite:///{target}"],
+            ["export", "--database", database.url, "-"],
+        ):
             done = run(*program)
             assert done.returncode == 0, done.stderr
     assert names(database.path.parent) == ["stores.db"]
@@ -365,7 +398,9 @@ def test_a_database_in_a_folder_that_may_only_be_read_is_copied_and_exported(ope
         ("copy {mine} {shut}", "target "),
     ],
 )
-def test_a_database_in_a_folder_that_may_not_be_entered_is_named(open_folder: Path, command: str, names: str) -> None:
+def test_a_database_in_a_folder_that_may_not_be_entered_is_named(
+    open_folder: Path, command: str, names: str
+) -> None:
     database = filled(open_folder / "closed", 1)
     mine, other = filled(open_folder / "mine", 1).url, f"sqlite:///{open_folder}/other.db"
     words = command.format(shut=database.url, mine=mine, other=other)
@@ -380,13 +415,19 @@ def test_a_database_in_a_folder_that_may_not_be_entered_is_named(open_folder: Pa
 
 
 @pytest.mark.parametrize("url", ["sqlite:///stores.db", None])
-def test_a_present_folder_that_was_deleted_is_said(tmp_path: Path, source: Sqlite, url: str | None) -> None:
+def test_a_present_folder_that_was_deleted_is_said(
+    tmp_path: Path, source: Sqlite, url: str | None
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     with chdir(gone):
         gone.rmdir()
         (line,) = refused(run("export", "out.csv", "--database", url or source.url))
-    says = f"--database: {url} is in the current folder, which was" if url else "cannot write out.csv: No such file"
+    says = (
+        f"--database: {url} is in the current folder, which was"
+        if url
+        else "cannot write out.csv: No such file"
+    )
     assert line.startswith(f"storekeeper: {says}")
 
 
@@ -405,7 +446,9 @@ def test_a_present_folder_whose_name_is_not_utf8_is_said(tmp_path: Path, name: s
 def killed_with_a_log(disk: Path) -> Sqlite:
     """Make a database whose latest writes are in its log only."""
     database = filled(disk, 30)
-    with closing(apsw.Connection(str(database.path))) as other:  # the last to close it would empty the log
+    with closing(
+        apsw.Connection(str(database.path))
+    ) as other:  # the last to close it would empty the log
         assert other.execute("SELECT count(*) FROM stores").get == 30
         filled(disk, 1)
         files = {file: file.read_bytes() for file in disk.iterdir()}
@@ -416,7 +459,9 @@ def killed_with_a_log(disk: Path) -> Sqlite:
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_a_log_with_content_on_a_read_only_medium_is_read_or_refused(tmp_path: Path, *, index: bool) -> None:
+def test_a_log_with_content_on_a_read_only_medium_is_read_or_refused(
+    tmp_path: Path, *, index: bool
+) -> None:
     """It is never passed over."""
     with mounted(tmp_path / "disk", "size=8m") as disk:
         database = killed_with_a_log(disk)
@@ -440,7 +485,9 @@ def test_a_journal_on_a_read_only_medium_is_not_passed_over(tmp_path: Path) -> N
             connection.pragma("cache_size", 1)
             connection.execute("BEGIN IMMEDIATE; UPDATE stores SET name = 'half done'")
             connection.cache_flush()
-            half_done = {name: (disk / name).read_bytes() for name in ("stores.db", "stores.db-journal")}
+            half_done = {
+                name: (disk / name).read_bytes() for name in ("stores.db", "stores.db-journal")
+            }
         for name, content in half_done.items():
             (disk / name).write_bytes(content)
         make_read_only(disk)
@@ -448,12 +495,16 @@ def test_a_journal_on_a_read_only_medium_is_not_passed_over(tmp_path: Path) -> N
             exported(database.url)
 
 
-def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused(open_folder: Path) -> None:
+def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused(
+    open_folder: Path,
+) -> None:
     """A service starts on it, and its log goes into the file while that is read."""
     database = filled(open_folder / "closed", 30)
     seen = os.access
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "access", lambda path, mode: seen(path, mode) and Path(path) != database.path)
+        patch.setattr(
+            os, "access", lambda path, mode: seen(path, mode) and Path(path) != database.path
+        )
 
         def copy_disturbed() -> None:
             with databases.database(database.url).snapshot() as whole:
@@ -472,11 +523,16 @@ def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused
 
 
 @pytest.mark.usefixtures("strace")
-@pytest.mark.parametrize("file", ["stores.db-wal", pytest.param("stores.db", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "file", ["stores.db-wal", pytest.param("stores.db", marks=pytest.mark.thorough)]
+)
 def test_a_quota_that_is_used_up_refuses_writes_and_nothing_else(tmp_path: Path, file: str) -> None:
-    """Either nothing can be written to the log, or the log not to the file, which nobody has to notice."""
+    """Either nothing can be written to the log, or the log not to the file, which nobody has to
+    notice."""
     fill(tmp_path, [])
-    within = injected("pwrite64", tmp_path / file, "12+" if file == "stores.db-wal" else "1+", "error=EDQUOT")
+    within = injected(
+        "pwrite64", tmp_path / file, "12+" if file == "stores.db-wal" else "1+", "error=EDQUOT"
+    )
     with serving(tmp_path, within=within) as service:
         first = service.request("POST", "/api/stores", {"name": "Fits"})
         statuses = {first.status}
@@ -484,7 +540,10 @@ def test_a_quota_that_is_used_up_refuses_writes_and_nothing_else(tmp_path: Path,
             response = service.request("POST", "/api/stores", {"name": "Refused", "address": LONG})
             statuses.add(response.status)
             if response.status == 503:
-                assert (response.json["outcome"], response.json["message"]) == ("none", "The disk is full")
+                assert (response.json["outcome"], response.json["message"]) == (
+                    "none",
+                    "The disk is full",
+                )
             assert service.request("GET", "/api/stores").status == 200
         assert statuses == ({200, 503} if file == "stores.db-wal" else {200})
         assert service.stop() == 0
@@ -524,5 +583,7 @@ def test_a_quota_ends_no_process_that_writes_when_a_token_was_used(tmp_path: Pat
     path = tmp_path / "stores.db"
     add_token(f"sqlite:///{path}", "reader", "read")
     within = injected("pwrite64", path.with_name("stores.db-wal"), "1+", "error=EDQUOT")
-    done = subprocess.run([*within, sys.executable, "-c", MARKING, path], capture_output=True, check=True)
+    done = subprocess.run(
+        [*within, sys.executable, "-c", MARKING, path], capture_output=True, check=True
+    )
     assert done.stdout == b"Unavailable('The disk is full')\n"

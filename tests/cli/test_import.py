@@ -55,7 +55,9 @@ IMPORTED: list[tuple[bytes, Rows]] = [
 
 
 @pytest.mark.parametrize(("data", "expected"), IMPORTED)
-def test_an_import_adds_every_row(tmp_path: Path, database: Sqlite, data: bytes, expected: Rows) -> None:
+def test_an_import_adds_every_row(
+    tmp_path: Path, database: Sqlite, data: bytes, expected: Rows
+) -> None:
     fill_with(database, [Payload("There before")])
     (tmp_path / "stores.csv").write_bytes(data)
     done = command("import", database, "--add", str(tmp_path / "stores.csv"))
@@ -100,7 +102,11 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
         'line 3: unexpected end of data, since a " is not closed; nothing was imported',
     ),
     (b'name,address\nA,1\n"B"x,2\n', [], "line 3: ',' expected after '\"'"),
-    (b"name,address\nA," + b"x" * (2**20 + 1) + b"\n", [], "line 2: field larger than field limit (1048576)"),
+    (
+        b"name,address\nA," + b"x" * (2**20 + 1) + b"\n",
+        [],
+        "line 2: field larger than field limit (1048576)",
+    ),
     (
         b"name,address\nA\nB,1,2\nC,3,\n",
         ["2 rows have another number of cells than the header: line 2, line 3"],
@@ -113,10 +119,17 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     ),
     (
         b'name,address\n"A\nA","1\n\n2"\n,3\nC,4\n"' + b"x" * 31 + b'","5\n6"\n,8\n',
-        ["2 names are missing: line 6, line 10", f"1 name has more than 30 characters: line 8 {'x' * 31!r} (31)"],
+        [
+            "2 names are missing: line 6, line 10",
+            f"1 name has more than 30 characters: line 8 {'x' * 31!r} (31)",
+        ],
         "Nothing was imported into DATABASE: of 5 rows, 3 bad; mend the file, or repeat with --cut-names or",
     ),
-    (b"name,address\n" + b"A,1\n" * 2000 + b",2\n", ["1 name is missing: line 2002"], "Nothing was imported"),
+    (
+        b"name,address\n" + b"A,1\n" * 2000 + b",2\n",
+        ["1 name is missing: line 2002"],
+        "Nothing was imported",
+    ),
 ]
 
 
@@ -129,12 +142,19 @@ def test_a_file_with_faults_is_not_imported_and_the_faults_are_grouped(
     file.write_bytes(data)
     *lines, last = refused(command("import", database, str(file), "--add"))
     assert lines == listed
-    assert last.replace(str(database.path), "DATABASE").startswith(f"storekeeper: {file}: {message}")
+    assert last.replace(str(database.path), "DATABASE").startswith(
+        f"storekeeper: {file}: {message}"
+    )
     assert content(database) == [("There before", None)]
 
 
-def test_a_file_that_cannot_be_read_is_named_and_makes_no_database(tmp_path: Path, database: Sqlite) -> None:
-    for file, reason in ((tmp_path, "Is a directory"), (tmp_path / "none.csv", "No such file or directory")):
+def test_a_file_that_cannot_be_read_is_named_and_makes_no_database(
+    tmp_path: Path, database: Sqlite
+) -> None:
+    for file, reason in (
+        (tmp_path, "Is a directory"),
+        (tmp_path / "none.csv", "No such file or directory"),
+    ):
         [line] = refused(command("import", database, str(file)))
         assert line == f"storekeeper: cannot read {file}: {reason}"
     assert not database.path.exists()
@@ -143,10 +163,14 @@ def test_a_file_that_cannot_be_read_is_named_and_makes_no_database(tmp_path: Pat
 def test_an_import_reads_from_a_pipe(database: Sqlite) -> None:
     done = command("import", database, "/dev/stdin", stdin=b"name,address\nA,1\n")
     line = said(done, database)
-    assert line.startswith("1 store created as 1, 0 replaced, 0 unchanged in the new database DATABASE; version 0.")
+    assert line.startswith(
+        "1 store created as 1, 0 replaced, 0 unchanged in the new database DATABASE; version 0."
+    )
     assert line.endswith(" now; start the service with the same --database")
     assert content(database) == [("A", "1")]
-    [line] = refused(command("import", database, "/dev/stdin", "--add", stdin=b"name,address\nA,\xff\n"))
+    [line] = refused(
+        command("import", database, "/dev/stdin", "--add", stdin=b"name,address\nA,\xff\n")
+    )
     assert line.startswith("storekeeper: /dev/stdin: line 2: not UTF-8")
 
 
@@ -169,7 +193,9 @@ def test_no_name_of_a_file_gives_orders_to_a_terminal(tmp_path: Path, database: 
     """Nor does it make two lines of one."""
     file = tmp_path / "\x1b[2J\n\x07.csv"
     [line] = refused(command("import", database, str(file)))
-    assert line == f"storekeeper: cannot read {tmp_path}/\\x1b[2J \\x07.csv: No such file or directory"
+    assert (
+        line == f"storekeeper: cannot read {tmp_path}/\\x1b[2J \\x07.csv: No such file or directory"
+    )
     file.write_text("name,address\n,1\n")
     bad, line = refused(command("import", database, str(file)))
     assert line.isprintable()
@@ -213,7 +239,9 @@ def test_an_import_beside_a_busy_service_disturbs_nobody(tmp_path: Path, databas
     assert {id for id, name in enumerate(names, 1) if name == "Created"} == set(created)
     first = 1 + names.index("Imported")
     assert names[first - 1 : first + 2999] == ["Imported"] * 3000, "not together"
-    assert said(done, database).startswith(f"3,000 stores created as {first} to {first + 2999}, 0 replaced")
+    assert said(done, database).startswith(
+        f"3,000 stores created as {first} to {first + 2999}, 0 replaced"
+    )
 
 
 NEEDS_MATCH = (
@@ -248,7 +276,9 @@ def test_first_stores_of_somebody_else_that_come_while_the_file_is_read_are_seen
     assert content(database) == [("Other", None)]
 
 
-def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_they_made(database: Sqlite) -> None:
+def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_they_made(
+    database: Sqlite,
+) -> None:
     [line] = refused(command("import", database, "-", stdin=b"Store\nA\n"))
     assert not database.path.exists()
     *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
@@ -257,7 +287,9 @@ def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_t
     assert line == f"storekeeper: -: Nothing was imported {where}: of 1 row, 1 bad; {remedy}"
 
 
-def test_a_file_without_a_second_line_does_not_fill_the_memory(tmp_path: Path, database: Sqlite) -> None:
+def test_a_file_without_a_second_line_does_not_fill_the_memory(
+    tmp_path: Path, database: Sqlite
+) -> None:
     (tmp_path / "long.csv").write_text("name,address\nA," + "x" * 5_000_000)
     [line] = refused(command("import", database, str(tmp_path / "long.csv")))
     assert "line 2: longer than 4,194,304 characters; nothing was imported" in line
@@ -266,7 +298,9 @@ def test_a_file_without_a_second_line_does_not_fill_the_memory(tmp_path: Path, d
 
 
 @pytest.mark.parametrize("source", ["-", "/dev/stdin"])
-def test_an_import_that_waits_for_its_source_can_be_interrupted(database: Sqlite, source: str) -> None:
+def test_an_import_that_waits_for_its_source_can_be_interrupted(
+    database: Sqlite, source: str
+) -> None:
     fill_with(database, [Payload("There before")])
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb", buffering=0) as feeding, TemporaryFile() as said:
@@ -289,7 +323,9 @@ def test_an_import_to_a_full_disk_is_refused_whole(tmp_path: Path) -> None:
         fill_with(database, [Payload("There before")])
         fill_disk(disk / "filler")
         (disk / "filler").write_bytes(b"")
-        [line] = refused(command("import", database, str(tmp_path / "stores.csv"), "--add", "--yes"))
+        [line] = refused(
+            command("import", database, str(tmp_path / "stores.csv"), "--add", "--yes")
+        )
         assert line == f"storekeeper: {database.path}: The disk is full; nothing was imported"
         assert content(database) == [("There before", None)]
 
@@ -301,10 +337,15 @@ def test_an_import_into_a_damaged_database_is_refused_in_one_line(database: Sqli
         file.write(b"\xff" * (database.path.stat().st_size - file.tell()))
     [line] = refused(command("import", database, "-", stdin=b"name,address\nA,\n"))
     reason = "The database is damaged: database disk image is malformed"
-    assert line == f"storekeeper: {database.path}: {reason}; it is unknown whether the stores were imported"
+    assert (
+        line
+        == f"storekeeper: {database.path}: {reason}; it is unknown whether the stores were imported"
+    )
 
 
-def test_an_import_whose_temporary_folder_is_full_is_refused_and_says_so(tmp_path: Path, database: Sqlite) -> None:
+def test_an_import_whose_temporary_folder_is_full_is_refused_and_says_so(
+    tmp_path: Path, database: Sqlite
+) -> None:
     (tmp_path / "stores.csv").write_text("name,address\n" + f"Imported,{'x' * 1000}\n" * 4000)
     fill_with(database, [Payload("There before")])
     with mounted(tmp_path / "temporary", "size=1m") as full:
@@ -319,7 +360,11 @@ COFFEE = "Store Number,Store Name,Street Address,City,Postcode\n" + "".join(
     f"{number},{'A name that is rather too long: ' if number % 12 == 0 else 'Store '}{number},{number} Road,Town,\n"
     for number in range(1, 2001)
 )
-MAPPED = ("--match=Store Number", "--map=name=Store Name", "--map=address={Street Address}, {City} {Postcode}")
+MAPPED = (
+    "--match=Store Number",
+    "--map=name=Store Name",
+    "--map=address={Street Address}, {City} {Postcode}",
+)
 
 
 def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_imported_in_any_way(
@@ -332,15 +377,22 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
         "166 names have more than 30 characters: line 13 'A name that is rather too long: 12' (34), line 25 'A name"
         " that is rather too long: 24' (34), line 37 'A name that is rather too long: 36' (34), and 163 more"
     )
-    assert ": of 2,000 rows, 166 bad; mend the file, or repeat with --cut-names or --skip-bad" in line
+    assert (
+        ": of 2,000 rows, 166 bad; mend the file, or repeat with --cut-names or --skip-bad" in line
+    )
     done = command("import", database, str(file), *MAPPED, "--rejects", str(rejects))
-    assert "1,834 stores created as 1 to 1834, 0 replaced, 0 unchanged, 166 bad, skipped" in done.stderr.decode()
+    assert (
+        "1,834 stores created as 1 to 1834, 0 replaced, 0 unchanged, 166 bad, skipped"
+        in done.stderr.decode()
+    )
     rejected = rejects.read_text(encoding="utf-8-sig").splitlines()
     assert rejects.read_bytes().startswith(BOM)
     assert len(rejected) == 167
     assert rejected[0] == "Store Number,Store Name,Street Address,City,Postcode,problem"
     assert rejected[1].startswith("12,A name that is rather too long: 12,12 Road,Town,,")
-    mended = rejects.read_text(encoding="utf-8-sig").replace("A name that is rather too long: ", "Short ")
+    mended = rejects.read_text(encoding="utf-8-sig").replace(
+        "A name that is rather too long: ", "Short "
+    )
     rejects.write_text(mended, encoding="utf-8-sig")
     done = command("import", database, str(rejects), *MAPPED, "--yes")
     assert "Ignored columns: problem" in done.stderr.decode()
@@ -351,15 +403,22 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
     assert content(database)[0] == ("Store 1", "1 Road, Town")
 
 
-def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(tmp_path: Path, database: Sqlite) -> None:
+def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(
+    tmp_path: Path, database: Sqlite
+) -> None:
     fill_with(database, [Payload("There before")])
     file = tmp_path / "stores.csv"
     file.write_text("name\n" + "New\n" * 11)
     [line] = refused(command("import", database, "--add", str(file)))
     adds = "adds 11 stores, which nobody can delete, to a list of"
-    assert line == f"storekeeper: the import {adds} 1: repeat with --yes to allow that; nothing was imported"
+    assert (
+        line
+        == f"storekeeper: the import {adds} 1: repeat with --yes to allow that; nothing was imported"
+    )
     for typed, status, count in ((b"n\n", 2, 1), (b"\n", 2, 1), (b"y\n", 0, 12)):
-        done = run_on_terminal("import", "--database", database.url, "--add", str(file), typed=typed)
+        done = run_on_terminal(
+            "import", "--database", database.url, "--add", str(file), typed=typed
+        )
         assert done.returncode == status
         assert f"The import {adds} 1. Go on? [y/N]".encode() in done.stderr
         assert len(content(database)) == count
@@ -371,11 +430,15 @@ def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
 ) -> None:
     """Nor is anybody asked then: the import has the lock of all writers."""
     fill_with(database, [])
-    (tmp_path / "stores.csv").write_text("name\n" + "".join(f"New {number}\n" for number in range(11)))
+    (tmp_path / "stores.csv").write_text(
+        "name\n" + "".join(f"New {number}\n" for number in range(11))
+    )
     monkeypatch.setattr(imports, "_tell", lambda _: fill_with(database, [Payload("Other")]))
     done = command("import", database, "--match", "name", str(tmp_path / "stores.csv"))
     [line] = refused(done)
-    assert line.endswith("to a list of 1, since others wrote meanwhile: repeat it; nothing was imported")
+    assert line.endswith(
+        "to a list of 1, since others wrote meanwhile: repeat it; nothing was imported"
+    )
     assert content(database) == [("Other", None)]
 
 
@@ -392,20 +455,28 @@ def test_a_dry_run_into_no_database_makes_none(tmp_path: Path, database: Sqlite)
     )
     assert not database.path.exists()
     assert refused(command("import", database, "--match", "id", "--add", str(file)))
-    assert "--map: each of id, name" in refused(command("import", database, "--map", "x=1", str(file)))[0]
+    assert (
+        "--map: each of id, name"
+        in refused(command("import", database, "--map", "x=1", str(file)))[0]
+    )
 
 
-TITLED = (
-    "Filialen, Stand 12. 11.;;;\r\n;;;\r\nalle Länder;;;\r\nFiliale;Straße;Ort;Telefon\r\nNord;Am Tor 1;Köln;022\r\n"
-)
+TITLED = "Filialen, Stand 12. 11.;;;\r\n;;;\r\nalle Länder;;;\r\nFiliale;Straße;Ort;Telefon\r\nNord;Am Tor 1;Köln;022\r\n"
 
 
-def test_titles_above_the_columns_are_no_rows_and_rejects_need_no_options(tmp_path: Path, database: Sqlite) -> None:
+def test_titles_above_the_columns_are_no_rows_and_rejects_need_no_options(
+    tmp_path: Path, database: Sqlite
+) -> None:
     file, rejects = tmp_path / "titled.csv", tmp_path / "rejects.csv"
     file.write_bytes((TITLED + ";Weg 2;Düren;\r\n").encode("cp1252"))
     [line] = refused(command("import", database, str(file), "--encoding=cp1252"))
     assert 'the columns are Filiale, Straße, Ort, Telefon: repeat with --map name="Filiale"' in line
-    options = ("--encoding=cp1252", "--map=name=Filiale", "--map=address={Straße}, {Ort}", "--match=Filiale")
+    options = (
+        "--encoding=cp1252",
+        "--map=name=Filiale",
+        "--map=address={Straße}, {Ort}",
+        "--match=Filiale",
+    )
     done = command("import", database, str(file), *options, "--rejects", str(rejects))
     assert done.returncode == 0
     assert "1 Filiale is missing: line 6" in done.stderr.decode()
@@ -419,7 +490,9 @@ def test_titles_above_the_columns_are_no_rows_and_rejects_need_no_options(tmp_pa
     assert content(database) == [("Nord", "Am Tor 1, Köln"), ("Süd", "Weg 2, Düren")]
 
 
-def test_a_file_whose_columns_are_not_found_below_its_titles_is_refused_with_the_first(database: Sqlite) -> None:
+def test_a_file_whose_columns_are_not_found_below_its_titles_is_refused_with_the_first(
+    database: Sqlite,
+) -> None:
     for lines in (["Stores"] * 20 + ["name,address"], ["Stores", "A", "B"], ["Stores"]):
         [line] = refused(command("import", database, "-", stdin="\n".join(lines).encode()))
         assert "no column is name or address; the columns are Stores" in line

@@ -1,4 +1,5 @@
-"""Ctrl-C during `import` and `copy`: before COMMIT nothing is done, from COMMIT on everything; either is said."""
+"""Ctrl-C during `import` and `copy`: before COMMIT nothing is done, from COMMIT on everything;
+either is said."""
 
 import signal
 from collections.abc import Callable
@@ -41,7 +42,11 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         for module in MODULES:
             monkeypatch.setattr(module, "print_line", interrupted)
     else:
-        calls = (interrupt, ignore_interrupts) if name == "before COMMIT" else (ignore_interrupts, interrupt)
+        calls = (
+            (interrupt, ignore_interrupts)
+            if name == "before COMMIT"
+            else (ignore_interrupts, interrupt)
+        )
         for module in MODULES:
             monkeypatch.setattr(module, "ignore_interrupts", lambda: [call() for call in calls])
     return name

@@ -15,7 +15,8 @@ STORES = 1500
 
 
 def night(number: int) -> dict[str, tuple[str, str]]:
-    """Return the stores of a night by their numbers: some are new, some have changed, some are absent."""
+    """Return the stores of a night by their numbers: some are new, some have changed, some are
+    absent."""
     chosen = random.Random(number)
     return {
         f"N-{key}": (f"Store {key}", f"{key} Road, night {number if key % 10 == 0 else 0}")
@@ -36,9 +37,19 @@ def kept(database: Database) -> list[Any]:
         return list(snapshot.select(statement))
 
 
-def test_a_nightly_file_that_is_killed_and_fed_again_has_each_store_once(tmp_path: Path, database: Database) -> None:
+def test_a_nightly_file_that_is_killed_and_fed_again_has_each_store_once(
+    tmp_path: Path, database: Database
+) -> None:
     file, expected, chosen = tmp_path / "night.csv", dict[str, tuple[str, str]](), random.Random(7)
-    arguments = ["import", "--database", database.url, "--match", "Store Number", "--yes", str(file)]
+    arguments = [
+        "import",
+        "--database",
+        database.url,
+        "--match",
+        "Store Number",
+        "--yes",
+        str(file),
+    ]
     longest = 0.5
     for number in range(2):
         write(file, night(number))

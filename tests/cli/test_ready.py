@@ -63,4 +63,6 @@ def test_what_is_no_http_is_not_ready() -> None:
 def test_what_is_no_address_is_status_2() -> None:
     rests = ("", "a:b", "[::1", "u:p@a", "a?b", "a b")
     for url in ("stores", "ftp://a", *(f"http://{rest}" for rest in rests)):
-        assert refused(run("ready", url)) == ["storekeeper: URL: expected an address such as http://127.0.0.1:8080"]
+        assert refused(run("ready", url)) == [
+            "storekeeper: URL: expected an address such as http://127.0.0.1:8080"
+        ]

@@ -25,13 +25,19 @@ def test_an_export_that_is_imported_makes_no_change(tmp_path: Path, database: Da
         assert run("export", *of, file, *more).returncode == 0
         for match in ("id", "name"):
             done = run("import", *of, file, "--match", match)
-            assert f"0 stores created, 0 replaced, {len(payloads)} unchanged" in done.stderr.decode(), name
+            assert (
+                f"0 stores created, 0 replaced, {len(payloads)} unchanged" in done.stderr.decode()
+            ), name
     assert len(database.changes()) == len(payloads)
 
 
-def test_an_export_makes_the_same_list_again_with_the_keys_of_the_other_system(tmp_path: Path) -> None:
+def test_an_export_makes_the_same_list_again_with_the_keys_of_the_other_system(
+    tmp_path: Path,
+) -> None:
     one = Sqlite(tmp_path)
-    command("import", one, "-", "--match", "Nr", stdin=b"Nr,name,address\n007,A,1\n1e5,B,\n=7,C,0\n")
+    command(
+        "import", one, "-", "--match", "Nr", stdin=b"Nr,name,address\n007,A,1\n1e5,B,\n=7,C,0\n"
+    )
     for name, *more in FORMATS:
         file, two = str(tmp_path / name), Sqlite(tmp_path / f"folder of {name}")
         two.path.parent.mkdir()
@@ -41,7 +47,9 @@ def test_an_export_makes_the_same_list_again_with_the_keys_of_the_other_system(t
         assert b"3 unchanged" in command("import", one, file, "--match", "Nr").stderr, name
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufffe\uffff"), max_size=30)
+TEXTS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufffe\uffff"), max_size=30
+)
 
 
 @settings(max_examples=5)
@@ -62,10 +70,14 @@ def test_any_texts_come_back_as_they_are(
 def test_an_import_is_undone_by_the_export_of_the_version_before(tmp_path: Path) -> None:
     database, undo = Sqlite(tmp_path), tmp_path / "undo.csv"
     fill_with(database, [Payload("A", "1"), Payload("B", "2")])
-    done = command("import", database, "-", "--match", "id", stdin=b"id,name,address\n1,Wrong,\n2,Wrong,\n")
+    done = command(
+        "import", database, "-", "--match", "id", stdin=b"id,name,address\n1,Wrong,\n2,Wrong,\n"
+    )
     before = done.stderr.decode().partition("version ")[2].partition(" ")[0]
     assert command("export", database, str(undo), "--at", before).returncode == 0
-    assert b"2 rows are in conflict" in command("import", database, str(undo), "--match", "id").stderr
+    assert (
+        b"2 rows are in conflict" in command("import", database, str(undo), "--match", "id").stderr
+    )
     done = command("import", database, str(undo), "--match", "id", "--on-conflict", "overwrite")
     assert b"0 stores created, 2 replaced" in done.stderr
     assert content(database) == [("A", "1"), ("B", "2")]

@@ -1,4 +1,5 @@
-"""`storekeeper token` on every kind of database, tokens in copies, and the token of `storekeeper check`."""
+"""`storekeeper token` on every kind of database, tokens in copies, and the token of `storekeeper
+check`."""
 
 import asyncio
 import os
@@ -51,7 +52,9 @@ def good(database: Database) -> list[tuple[str, bool]]:
 
 def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -> None:
     began = now()
-    done = run_command("token", "add", "ci", "--scope=write", "--expires=90d", "--database", database.url)
+    done = run_command(
+        "token", "add", "ci", "--scope=write", "--expires=90d", "--database", database.url
+    )
     text = done.stdout.decode().split()[-1]
     assert done.stdout.decode() == f"{text}\n"
     assert is_well_formed(text.encode())
@@ -60,7 +63,9 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
     assert databases.database(database.url).name.encode() in done.stderr
     assert text.encode() not in done.stderr
     (token,) = read_tokens(database.url)
-    assert token == Token(1, "ci", "write", hashed(text.encode()), token.created, token.created + 90 * 86_400_000)
+    assert token == Token(
+        1, "ci", "write", hashed(text.encode()), token.created, token.created + 90 * 86_400_000
+    )
     assert began <= token.created <= now()
     listed = run_command("token", "list", "--database", database.url)
     assert text.encode() not in listed.stdout + listed.stderr
@@ -83,8 +88,13 @@ def test_a_token_that_cannot_be_printed_is_said_to_be_there(tmp_path: Path) -> N
     reading, writing = os.pipe()
     os.close(reading)
     with Path("/dev/full").open("wb") as full, os.fdopen(writing, "wb") as pipe:
-        for name, output, reason in (("ci", full, "No space left on device"), ("ci-2", pipe, "Broken pipe")):
-            done = run_command("token", "add", name, "--scope=read", "--database", database.url, stdout=output)
+        for name, output, reason in (
+            ("ci", full, "No space left on device"),
+            ("ci-2", pipe, "Broken pipe"),
+        ):
+            done = run_command(
+                "token", "add", name, "--scope=read", "--database", database.url, stdout=output
+            )
             said = f"Token {name} was added but cannot be printed ({reason}): revoke it, and add one of another name"
             assert refused(done) == [f"storekeeper: {said}"]
     assert good(database) == [("ci", True), ("ci-2", True)]
@@ -97,7 +107,9 @@ def fails_at_commit(event: str, table: str) -> bytes:
         FOR EACH ROW EXECUTE FUNCTION fail()""".encode()
 
 
-@pytest.mark.parametrize("command", ["token add new --scope=read", "token revoke ci", "epoch --new"])
+@pytest.mark.parametrize(
+    "command", ["token add new --scope=read", "token revoke ci", "epoch --new"]
+)
 def test_what_perhaps_was_done_is_said_to_be_unknown(command: str) -> None:
     with postgres().database() as url:
         add_token(url, "ci", "read")
@@ -129,7 +141,9 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
     add(database, "ci", "--scope=read")
     for _ in range(2):
         done = run_command("token", "add", "ci", "--scope=write", "--database", database.url)
-        assert refused(done) == ["storekeeper: Token name ci is or was in use; names cannot be reused"]
+        assert refused(done) == [
+            "storekeeper: Token name ci is or was in use; names cannot be reused"
+        ]
         revoked = run_command("token", "revoke", "ci", "--database", database.url)
         assert revoked.stderr.decode().splitlines() == [
             "Token ci is revoked: within 0 s, requests with it are refused",
@@ -139,21 +153,37 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
     assert first is not None
     assert run_command("token", "list", "--database", database.url).stdout.split()[8] == b"revoked"
     add(database, "next", "--scope=read")
-    assert [(token.number, token.name) for token in read_tokens(database.url)] == [(1, "ci"), (2, "next")]
+    assert [(token.number, token.name) for token in read_tokens(database.url)] == [
+        (1, "ci"),
+        (2, "next"),
+    ]
 
 
 def test_the_list_says_which_tokens_are_good(tmp_path: Path) -> None:
     add_tokens(tmp_path)
-    _, *rows = run_command("token", "list", f"--database=sqlite:///{tmp_path}/stores.db").stdout.decode().splitlines()
+    _, *rows = (
+        run_command("token", "list", f"--database=sqlite:///{tmp_path}/stores.db")
+        .stdout.decode()
+        .splitlines()
+    )
     states = {row.split()[0]: row.split()[2] for row in rows}
-    assert states == {"revoked": "revoked", "expired": "expired", "read": "active", "write": "active"}
+    assert states == {
+        "revoked": "revoked",
+        "expired": "expired",
+        "read": "active",
+        "write": "active",
+    }
 
 
 @pytest.mark.parametrize(
     ("arguments", "told", "active"),
     [
         (["add", "new", "--scope=read"], "Token new may read in ", [("ci", True), ("new", True)]),
-        (["revoke", "ci"], "Token ci is revoked: within 2 s, requests with it are refused", [("ci", False)]),
+        (
+            ["revoke", "ci"],
+            "Token ci is revoked: within 2 s, requests with it are refused",
+            [("ci", False)],
+        ),
     ],
 )
 def test_they_wait_until_every_process_knows_it_and_who_interrupts_that_is_told_what_was_done(
@@ -183,7 +213,10 @@ def test_they_wait_until_every_process_knows_it_and_who_interrupts_that_is_told_
     ("arguments", "message"),
     [
         (["add", "a b", "--scope=read"], "NAME: expected 1 to 64 letters"),
-        (["add", "ci", "--scope=read", "--expires=90"], "--expires: expected a number of days from 1d"),
+        (
+            ["add", "ci", "--scope=read", "--expires=90"],
+            "--expires: expected a number of days from 1d",
+        ),
         (["add", "ci"], "--scope is missing"),
         (["add", "ci", "--link=stores.example"], "--link: an address begins with http"),
         (["add", "ci", "--scope=all"], "'all' is not one of 'read', 'write'"),
@@ -191,8 +224,12 @@ def test_they_wait_until_every_process_knows_it_and_who_interrupts_that_is_told_
         (["revoke", "\udcff\n"], "NAME: expected 1 to 64 letters"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
-    (line,) = refused(run_command("token", *arguments, f"--database=sqlite:///{tmp_path}/stores.db"))
+def test_what_cannot_be_done_is_said_in_one_line(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (line,) = refused(
+        run_command("token", *arguments, f"--database=sqlite:///{tmp_path}/stores.db")
+    )
     assert message in line
     assert not list(tmp_path.iterdir())
 
@@ -210,16 +247,21 @@ def test_no_token_makes_a_database(new_database: Callable[[], Database]) -> None
 def test_a_token_that_there_is_not_cannot_be_revoked(database: Database) -> None:
     add(database, "ci", "--scope=read")
     done = run_command("token", "revoke", "other", "--database", database.url)
-    assert refused(done) == ["storekeeper: Token other does not exist; see `storekeeper token list`"]
+    assert refused(done) == [
+        "storekeeper: Token other does not exist; see `storekeeper token list`"
+    ]
 
 
-async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(database: Database) -> None:
+async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(
+    database: Database,
+) -> None:
     for name in ("one", "two"):
         add(database, name, "--scope=write")
     async with handle(database) as collection:
         await collection.write(Create(Payload("A"), token_number=2))
         await asyncio.gather(
-            collection.write(Create(Payload("B"), token_number=1)), collection.write(Replace(1, Payload("C")))
+            collection.write(Create(Payload("B"), token_number=1)),
+            collection.write(Replace(1, Payload("C"))),
         )
         await collection.load([Payload("D")])
         for number, at, used in (
@@ -243,7 +285,11 @@ def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
     assert read_tokens(target.url) == read_tokens(source.url) != []
     add_token(full.url, "own", "read")
     [line] = refused(run_command("copy", source.url, full.url))
-    says = "there is a file of that name" if isinstance(source, Sqlite) else "has tokens already: name an empty one"
+    says = (
+        "there is a file of that name"
+        if isinstance(source, Sqlite)
+        else "has tokens already: name an empty one"
+    )
     assert says in line
     assert good(full) == [("own", True)]
 
@@ -262,7 +308,9 @@ def test_only_auth_keeps_a_backup_from_before_the_first_token_closed(tmp_path: P
                     assert service.request(method, "/api/stores", body, headers).status == status
 
 
-def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tmp_path: Path) -> None:
+def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(
+    tmp_path: Path,
+) -> None:
     text = add_token(f"sqlite:///{tmp_path}/stores.db", "check", "write")
     file = tmp_path / "token"
     file.write_text(f"{text}\n")
@@ -270,7 +318,10 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(tm
         url = f"http://127.0.0.1:{service.port}"
         assert run_command("check", "--read-only", url).returncode == 2
         # The question whether it may add to the examples alone needs the token too.
-        for arguments, env in ((["--token", str(file)], {}), (["--read-only"], {"STOREKEEPER_TOKEN": text})):
+        for arguments, env in (
+            (["--token", str(file)], {}),
+            (["--read-only"], {"STOREKEEPER_TOKEN": text}),
+        ):
             done = run_command("check", "--json", *arguments, url, env=env)
             assert done.returncode == 0, done.stdout + done.stderr
             assert text.encode() not in done.stdout + done.stderr

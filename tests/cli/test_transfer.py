@@ -26,8 +26,24 @@ from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
 from tests.harness.process import refused, serving
 from tests.harness.stores import a_store_with
 
-PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
-NAMES = ["Zürich", "店舗", 'The "Corner"\\', "tab\t\n", "\x01\x7f", "\U0010ffff", "NULL", "\\N", "''", "👩‍👩‍👧‍👦"]
+PAIRS = [
+    ("sqlite", "postgres"),
+    ("postgres", "sqlite"),
+    ("sqlite", "sqlite"),
+    ("postgres", "postgres"),
+]
+NAMES = [
+    "Zürich",
+    "店舗",
+    'The "Corner"\\',
+    "tab\t\n",
+    "\x01\x7f",
+    "\U0010ffff",
+    "NULL",
+    "\\N",
+    "''",
+    "👩‍👩‍👧‍👦",
+]
 
 KEYS = [(str(number), 2**63 - number) for number in range(1, 6)]
 """Of the writes of a database that was filled: the first two changed something, not the others."""
@@ -55,12 +71,19 @@ def fill(database: Database, count: int = 2500) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(count))
             await asyncio.gather(
-                *(replace(collection, id, Payload(name, name * 3)) for id, name in enumerate(NAMES, 1)),
+                *(
+                    replace(collection, id, Payload(name, name * 3))
+                    for id, name in enumerate(NAMES, 1)
+                ),
                 *(create(collection, Payload(name, "")) for name in NAMES[1:]),
                 create(collection, Payload("No address")),
             )
-            await collection.write(Replace(count, Payload(f"Store {count}", f"{count} Road"), key=KEYS[0]))
-            await asyncio.gather(*(collection.write(Replace(count, Payload("Keyed"), key=key)) for key in KEYS[1:]))
+            await collection.write(
+                Replace(count, Payload(f"Store {count}", f"{count} Road"), key=KEYS[0])
+            )
+            await asyncio.gather(
+                *(collection.write(Replace(count, Payload("Keyed"), key=key)) for key in KEYS[1:])
+            )
 
     run(main())
 
@@ -71,7 +94,9 @@ EXTERNAL_IDS = [(2, "Nummer", "1"), (2, "store number", "Ä-7"), (3, "Nummer", "
 def add_external_ids(database: Database) -> None:
     with databases.writing(database.url) as session:
         for row in reversed(EXTERNAL_IDS):
-            session.execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
+            session.execute(
+                "INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row
+            )
 
 
 def rows_of(database: Database, table: str) -> list[Row]:
@@ -114,7 +139,10 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     [line] = done.stderr.decode().splitlines()
     between = f"from {name_of(source.url)} into {name_of(target.url)}"
     epoch = state_of(target).epoch
-    assert line == f"2,510 stores and 2,521 changes copied {between}, and verified; its new epoch is {epoch}"
+    assert (
+        line
+        == f"2,510 stores and 2,521 changes copied {between}, and verified; its new epoch is {epoch}"
+    )
     assert target.changes() == source.changes()
     assert target.key_rows() == source.key_rows()
     assert [(key, request) for key, request, _ in target.key_rows()] == KEYS
@@ -139,7 +167,9 @@ def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other:
     async def main() -> None:
         async with handle(target) as collection:
             again = await collection.write(Replace(20, Payload("Keyed"), key=KEYS[-1]))
-            assert again == Replay(*astuple(a_store_with(20, Payload("Keyed"), before.version, before.epoch)))
+            assert again == Replay(
+                *astuple(a_store_with(20, Payload("Keyed"), before.version, before.epoch))
+            )
             new = await collection.write(Create(Payload("New"), key=("9", 9)))
             assert new is not None
             assert new.version == before.version + 1
@@ -155,13 +185,18 @@ def test_a_target_that_has_stores_is_left_as_it_is(make: Make, one: str, other: 
     before = target.changes()
     [line] = refused(run_command("copy", source.url, target.url))
     assert line.startswith(f"storekeeper: target {name_of(target.url)}: ")
-    says = "there is a file of that name: name a new one", "the database has stores already: name an empty one"
+    says = (
+        "there is a file of that name: name a new one",
+        "the database has stores already: name an empty one",
+    )
     assert line.endswith(says[other == "postgres"])
     assert target.changes() == before
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_source_that_is_none_is_refused_and_not_created(make: Make, tmp_path: Path, kind: str) -> None:
+def test_a_source_that_is_none_is_refused_and_not_created(
+    make: Make, tmp_path: Path, kind: str
+) -> None:
     source, target = make(kind), make("sqlite")
     [line] = refused(run_command("copy", source.url, target.url))
     assert line.startswith(f"storekeeper: source {name_of(source.url)}: there is no such database")
@@ -169,10 +204,14 @@ def test_a_source_that_is_none_is_refused_and_not_created(make: Make, tmp_path: 
 
 
 class Falsified:
-    """A collection that loses or changes something on its way, or gets another epoch than it is told."""
+    """A collection that loses or changes something on its way, or gets another epoch than it is
+    told."""
 
     def __init__(
-        self, whole: Snapshot, falsify: Callable[[str, Row], Row | None] | None = None, epoch: str | None = None
+        self,
+        whole: Snapshot,
+        falsify: Callable[[str, Row], Row | None] | None = None,
+        epoch: str | None = None,
     ) -> None:
         self._snapshot = whole
         self._falsify = falsify
@@ -197,7 +236,9 @@ def without(name: str, number: int) -> Callable[[str, Row], Row | None]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_copy_that_is_not_the_same_or_has_not_got_its_epoch_is_not_kept(make: Make, kind: str) -> None:
+def test_a_copy_that_is_not_the_same_or_has_not_got_its_epoch_is_not_kept(
+    make: Make, kind: str
+) -> None:
     source, target = make("sqlite"), make(kind)
     fill(source, 20)
     old = state_of(source).epoch
@@ -209,7 +250,9 @@ def test_a_copy_that_is_not_the_same_or_has_not_got_its_epoch_is_not_kept(make: 
         (True, None, "falsifie"),
     ):
         with (
-            pytest.raises(transfer.VerificationFailed, match="differ, or the epoch" if epoch else None),
+            pytest.raises(
+                transfer.VerificationFailed, match="differ, or the epoch" if epoch else None
+            ),
             databases.database(source.url).snapshot() as whole,
             databases.database(target.url).target() as to,
         ):
@@ -234,15 +277,21 @@ def test_a_source_that_sends_fewer_stores_than_it_counts_is_not_copied(make: Mak
     assert not databases.database(target.url).exists()
 
 
-def test_a_copy_to_postgresql_waits_for_others_only_so_long(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_to_postgresql_waits_for_others_only_so_long(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target = make("sqlite"), make("postgres")
     fill(source, 20)
     databases.database(target.url).prepare()
-    monkeypatch.setattr("storekeeper.postgres.bulk.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'")
+    monkeypatch.setattr(
+        "storekeeper.postgres.bulk.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'"
+    )
     # The server ends the other one before a copy that waits for ever would keep the test.
     with psycopg.connect(target.url, options="-c idle_in_transaction_session_timeout=5s") as other:
         other.execute(LOCK.encode())
-        with pytest.raises(databases.CopyFailed, match=r"target .*: canceling statement due to lock timeout"):
+        with pytest.raises(
+            databases.CopyFailed, match=r"target .*: canceling statement due to lock timeout"
+        ):
             databases.copy(source.url, target.url, nothing)
     assert target.changes() == []
 
@@ -262,7 +311,9 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
     assert len(source.changes()) > len(before)
 
 
-def test_a_copy_with_a_damaged_index_is_not_kept(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_with_a_damaged_index_is_not_kept(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though all of its rows are there: nobody would find them by their names."""
     source, target = make("sqlite"), make("sqlite")
     fill(source, 20)
@@ -270,7 +321,9 @@ def test_a_copy_with_a_damaged_index_is_not_kept(make: Make, monkeypatch: pytest
 
     def damaged(path: Path, *, immutable: bool) -> apsw.Connection:
         with closing(open_read_only(path, immutable=True)) as connection:
-            root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'stores_by_name'").get
+            root = connection.execute(
+                "SELECT rootpage FROM sqlite_schema WHERE name = 'stores_by_name'"
+            ).get
             page_size = connection.pragma("page_size")
         with path.open("r+b") as file:
             file.seek((root - 1) * page_size + 3)  # how many entries it has
@@ -287,7 +340,8 @@ def test_a_copy_with_a_damaged_index_is_not_kept(make: Make, monkeypatch: pytest
 
 
 def write_until(database: Database, version: int, name: str) -> tuple[str, State]:
-    """Write to the first store until the version; return the first store's tag, and the numbers of the collection."""
+    """Write to the first store until the version; return the first store's tag, and the numbers
+    of the collection."""
 
     async def main() -> tuple[str, State]:
         async with handle(database) as collection:
@@ -311,7 +365,9 @@ def holds(database: Database, old: str) -> bool:
             store = await get(collection, 1)
             assert store is not None
             try:
-                written = await collection.write(Replace(1, Payload("Only if it is the same"), frozenset({old})))
+                written = await collection.write(
+                    Replace(1, Payload("Only if it is the same"), frozenset({old}))
+                )
             except PreconditionFailed as refusal:
                 assert refusal.tag == tag(store.version, store.epoch) != old
                 return False
@@ -350,7 +406,11 @@ def test_the_epoch_is_printed_and_renewed_beside_a_service(make: Make, kind: str
             first = await state(collection)
             assert re.fullmatch("[a-z2-7]{8}", first.epoch)
             shown = await asyncio.to_thread(run_command, "epoch", "--database", database.url)
-            assert (shown.returncode, shown.stdout.decode(), shown.stderr) == (0, f"{first.epoch}\n", b"")
+            assert (shown.returncode, shown.stdout.decode(), shown.stderr) == (
+                0,
+                f"{first.epoch}\n",
+                b"",
+            )
             renewed = await asyncio.to_thread(
                 run_command, "epoch", "--new", env={"STOREKEEPER_DATABASE": database.url}
             )
@@ -373,7 +433,9 @@ def test_an_empty_database_is_not_copied_onto_itself(make: Make) -> None:
     before = state_of(database)
     other = database.url.replace("127.0.0.1", "localhost")
     (line,) = refused(run_command("copy", database.url, other))
-    assert line == f"storekeeper: target {other}: the database is the source itself: name another one"
+    assert (
+        line == f"storekeeper: target {other}: the database is the source itself: name another one"
+    )
     assert state_of(database) == before
 
 
@@ -388,7 +450,9 @@ def test_an_epoch_that_is_renewed_but_cannot_be_printed_is_said(make: Make) -> N
 
 
 @pytest.mark.parametrize("kind", ["sqlite", *thorough("postgres")])
-def test_every_process_of_a_service_has_the_new_epoch_at_once(make: Make, tmp_path: Path, kind: str) -> None:
+def test_every_process_of_a_service_has_the_new_epoch_at_once(
+    make: Make, tmp_path: Path, kind: str
+) -> None:
     """Also in the responses that it has cached, and for the tags of before."""
     database = make(kind)
     with serving(tmp_path, "--examples", "--workers", "2", database=database.url) as service:

@@ -26,7 +26,9 @@ async def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_respon
     go_on.set()
     async with asyncio.timeout(10):
         assert await first == 0
-        assert [type(error) for error in await asyncio.gather(*late, return_exceptions=True)] == [Unavailable] * 10
+        assert [type(error) for error in await asyncio.gather(*late, return_exceptions=True)] == [
+            Unavailable
+        ] * 10
         assert await asyncio.gather(*in_time) == [11, 12, 13, 14, 15]
         assert await batcher.add(16) == 16
     # All the room is there again.

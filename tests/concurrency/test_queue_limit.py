@@ -1,4 +1,5 @@
-"""More writes than the disk can take: what cannot be answered in time is refused at once, and nothing else is."""
+"""More writes than the disk can take: what cannot be answered in time is refused at once, and
+nothing else is."""
 
 import asyncio
 import time
@@ -38,7 +39,9 @@ async def test_who_may_wait_would_be_served_in_time() -> None:
 
 
 async def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_takes_none() -> None:
-    served, given_up = (Queued(None, 0.0, 0, asyncio.get_running_loop().create_future()) for _ in range(2))
+    served, given_up = (
+        Queued(None, 0.0, 0, asyncio.get_running_loop().create_future()) for _ in range(2)
+    )
     given_up.future.cancel()
     for result in ("first", "second", OSError()):
         served.settle(result)
@@ -47,7 +50,9 @@ async def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_ta
     assert given_up.future.cancelled()
 
 
-async def test_a_cold_start_a_fast_disk_and_one_slow_batch_refuse_nothing_and_a_handful_may_always_wait() -> None:
+async def test_a_cold_start_a_fast_disk_and_one_slow_batch_refuse_nothing_and_a_handful_may_always_wait() -> (
+    None
+):
     for took in ((), (0.0, 0.001, 0.1), (3.5, *[0.01] * 5)):
         assert limit_after(*took) == MAX_QUEUED
     assert limit_after(100.0) == MIN_QUEUE
@@ -103,9 +108,13 @@ def test_the_excess_is_refused_before_what_is_accepted_is_done(tmp_path: Path) -
             refused = [(body, seconds) for status, body, seconds in responses if status == 503]
             assert len(taken) >= MIN_QUEUE
             assert len(taken) + len(refused) == 400
-            assert all(b'"message":"Too many requests are waiting","outcome":"none"' in body for body, _ in refused)
+            assert all(
+                b'"message":"Too many requests are waiting","outcome":"none"' in body
+                for body, _ in refused
+            )
             assert len(service.request("GET", "/api/stores").json) == before + len(taken)
-            # An order of events, not a time: all were refused before the last of those taken was on the disk.
+            # An order of events, not a time: all were refused before the last of those taken was on
+            # the disk.
             return len(refused) > 100 and max(seconds for _, seconds in refused) < max(taken)
 
         # On a busy machine the clients may be slow, or a batch once more.

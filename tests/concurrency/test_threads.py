@@ -21,7 +21,9 @@ def test_what_a_thread_returns_or_raises_reaches_the_caller() -> None:
         asyncio.run(run_in_thread(fail))
 
 
-def test_a_lost_wake_up_of_the_loop_does_not_lose_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_wake_up_of_the_loop_does_not_lose_the_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(threads, "LOOK_INTERVAL", 0.01)
 
     def work() -> int:
@@ -36,7 +38,9 @@ def test_a_lost_wake_up_of_the_loop_does_not_lose_the_result(monkeypatch: pytest
     assert asyncio.run(main()) == 1
 
 
-def test_the_thread_has_let_go_of_its_work_when_the_result_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_has_let_go_of_its_work_when_the_result_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run_into = threads.run_into
 
     def run_into_and_linger(outcome: Future[int], work: partial[int]) -> None:

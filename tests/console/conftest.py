@@ -11,12 +11,22 @@ from playwright.sync_api import Browser, expect
 from storekeeper.stores import Payload
 from tests.harness.browser import chromium
 from tests.harness.client import load
-from tests.harness.console import HARBOUR, HOSTILE, OTHER_HOST, PATIENCE, Console, Guarded, console, put
+from tests.harness.console import (
+    HARBOUR,
+    HOSTILE,
+    OTHER_HOST,
+    PATIENCE,
+    Console,
+    Guarded,
+    console,
+    put,
+)
 from tests.harness.process import Running, serving
 
 expect.set_options(timeout=PATIENCE)
 
-# Of the package and not of the session: while Playwright runs, this thread can run no other event loop.
+# Of the package and not of the session: while Playwright runs, this thread can run no other event
+# loop.
 
 
 @pytest.fixture(scope="package")
@@ -32,9 +42,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def shop(folder: Path) -> Iterator[Running]:
-    """A service for all: stores with hostile names, each changed once; then `Store 7` and so on; then harbours."""
+    """A service for all: stores with hostile names, each changed once; then `Store 7` and so on;
+    then harbours."""
     url = f"sqlite:///{folder}/open.db"
-    names = [*("Before" for _ in HOSTILE), *(f"Store {number}" for number in range(len(HOSTILE) + 1, HARBOUR + 1))]
+    names = [
+        *("Before" for _ in HOSTILE),
+        *(f"Store {number}" for number in range(len(HOSTILE) + 1, HARBOUR + 1)),
+    ]
     stores = [Payload(name, f"{id} Quay Road") for id, name in enumerate(names, 1)]
     stores += [Payload(f"Harbour {number}", f"{number} Quay Road") for number in range(1, 21)]
     load(url, stores)

@@ -1,4 +1,5 @@
-"""The console as a page: what it loads, what may run on it, what it looks like to people who do not see or point."""
+"""The console as a page: what it loads, what may run on it, what it looks like to people who do
+not see or point."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,13 +8,25 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 from playwright.sync_api import expect
 
-from tests.harness.console import DESKTOP, HOSTILE, OTHER_HOST, PHONE, Console, put, store_of, stores_of
+from tests.harness.console import (
+    DESKTOP,
+    HOSTILE,
+    OTHER_HOST,
+    PHONE,
+    Console,
+    put,
+    store_of,
+    stores_of,
+)
 from tests.harness.nginx import nginx
 from tests.harness.process import Running
 
 Open = Callable[..., Console]
 
-MORE = [pytest.param(*each, marks=pytest.mark.thorough) for each in ((DESKTOP, "dark"), (PHONE, "light"))]
+MORE = [
+    pytest.param(*each, marks=pytest.mark.thorough)
+    for each in ((DESKTOP, "dark"), (PHONE, "light"))
+]
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark"), *MORE], ids=str)
@@ -47,7 +60,11 @@ def test_every_view_is_without_a_serious_finding_and_fits(
 
 def examine(page: Console) -> None:
     found = Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
-    serious = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]
+    serious = [
+        (each["id"], each["nodes"][0]["html"])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
     assert serious == []
     assert page.overhang() <= 0
 
@@ -71,7 +88,9 @@ def test_hostile_names_are_text(shop: Running, open_console: Open) -> None:
     assert page.page.locator(".history img, .history script, .history b b").count() == 0
 
 
-def test_the_first_load_is_small_and_the_page_asks_no_other_host(shop: Running, open_console: Open) -> None:
+def test_the_first_load_is_small_and_the_page_asks_no_other_host(
+    shop: Running, open_console: Open
+) -> None:
     page = open_console(shop, "?store=1")
     page.page.wait_for_load_state()
     loaded = page.page.evaluate(
@@ -94,7 +113,10 @@ def test_a_script_that_is_injected_does_not_run(shop: Running, open_console: Ope
     )
     assert ran == "refused"
     assert (
-        page.page.evaluate("try { document.body.innerHTML = '<b>x</b>' } catch (error) { error.name }") == "TypeError"
+        page.page.evaluate(
+            "try { document.body.innerHTML = '<b>x</b>' } catch (error) { error.name }"
+        )
+        == "TypeError"
     )
     assert page.faults
     page.faults.clear()
@@ -105,7 +127,10 @@ def test_files_of_the_console_need_no_token_and_carry_the_policy(shop: Running) 
         response = shop.request("GET", path)
         assert response.status == 200
         assert "require-trusted-types-for 'script'" in response.headers["content-security-policy"]
-        assert shop.request("GET", path, headers={"if-none-match": response.headers["etag"]}).status == 304
+        assert (
+            shop.request("GET", path, headers={"if-none-match": response.headers["etag"]}).status
+            == 304
+        )
     assert shop.request("GET", "/console").headers["location"] == "console/"
     assert shop.request("GET", "/console/nothing.js").status == 404
 
@@ -151,7 +176,9 @@ def test_it_works_below_a_proxys_path(shop: Running, open_console: Open, tmp_pat
         page.sees("Live")
 
 
-def test_it_works_over_plain_http_at_a_name_that_is_not_loopback(shop: Running, open_console: Open) -> None:
+def test_it_works_over_plain_http_at_a_name_that_is_not_loopback(
+    shop: Running, open_console: Open
+) -> None:
     """There browsers have no crypto.randomUUID and no Web Locks."""
     page = open_console(shop, "?store=new", host=OTHER_HOST)
     assert page.page.evaluate("typeof crypto.randomUUID + isSecureContext") == "undefinedfalse"

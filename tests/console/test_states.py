@@ -1,4 +1,5 @@
-"""What the console does when something is in its way: no network, no service, no permission; and what others do."""
+"""What the console does when something is in its way: no network, no service, no permission; and
+what others do."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from tests.harness.tokens import add_token
 Open = Callable[..., Console]
 
 
-def test_the_network_goes_away_while_one_types_and_all_goes_on_by_itself(shop: Running, open_console: Open) -> None:
+def test_the_network_goes_away_while_one_types_and_all_goes_on_by_itself(
+    shop: Running, open_console: Open
+) -> None:
     page = open_console(shop, "?store=30", refusals=True)
     page.sees("Live")
     page.page.context.set_offline(True)
@@ -28,7 +31,9 @@ def test_the_network_goes_away_while_one_types_and_all_goes_on_by_itself(shop: R
     assert store_of(shop, 30) == ("Typed offline", "30 Quay Road")
 
 
-def test_what_others_change_appears_by_itself_with_a_mark(shop: Running, open_console: Open) -> None:
+def test_what_others_change_appears_by_itself_with_a_mark(
+    shop: Running, open_console: Open
+) -> None:
     id = add(shop, "Marked one")
     page = open_console(shop, "?q=marked")
     page.row(id).wait_for()
@@ -46,7 +51,9 @@ def test_what_others_change_appears_by_itself_with_a_mark(shop: Running, open_co
     page.page.get_by_role("link", name="Changes", exact=True).wait_for()
 
 
-def test_ones_own_change_is_seen_although_the_feed_tells_of_it_first(shop: Running, open_console: Open) -> None:
+def test_ones_own_change_is_seen_although_the_feed_tells_of_it_first(
+    shop: Running, open_console: Open
+) -> None:
     def respond_late(route: Route) -> None:
         response = route.fetch()
         if route.request.method == "PUT":
@@ -78,7 +85,9 @@ def test_it_polls_where_streams_do_not_get_through(shop: Running, open_console: 
     expect(page.row(31).get_by_text("Polled")).to_be_visible()
 
 
-def test_a_service_that_asks_for_a_token_gets_one_and_sign_out_forgets_it(tmp_path: Path, open_console: Open) -> None:
+def test_a_service_that_asks_for_a_token_gets_one_and_sign_out_forgets_it(
+    tmp_path: Path, open_console: Open
+) -> None:
     url = f"sqlite:///{tmp_path}/stores.db"
     reader, writer = add_token(url, "noor", "read"), add_token(url, "anna", "write")
     with serving(tmp_path, "--auth=all") as service:
@@ -100,7 +109,10 @@ def test_a_service_that_asks_for_a_token_gets_one_and_sign_out_forgets_it(tmp_pa
         page.button("Menu").click()
         page.button("Sign out").click()
         page.page.get_by_role("dialog").wait_for()
-        assert page.page.evaluate("Object.keys(localStorage).filter((key) => key.endsWith('token'))") == []
+        assert (
+            page.page.evaluate("Object.keys(localStorage).filter((key) => key.endsWith('token'))")
+            == []
+        )
 
         # On a shared computer the token ends with the tab.
         page.page.get_by_label("This is a shared computer").check()
@@ -159,10 +171,14 @@ def test_a_first_list_below_its_titles_and_a_long_one_come_in_by_themselves(
         page.sees("Live")
         many = "name\n" + "".join(f"Store {number}\n" for number in range(2, 1001))
         headers = {"content-type": "text/csv"}
-        assert service.request("POST", "/api/imports?add=true", many.encode(), headers).status == 200
+        assert (
+            service.request("POST", "/api/imports?add=true", many.encode(), headers).status == 200
+        )
         page.sees("Show 50 more")
         expect(page.page.locator(".stores tbody tr")).to_have_count(50)
         page.page.get_by_role("link", name="Changes 99+").click()
         page.sees("999 changes since you last looked.")
         page.open("?q=1000")
-        assert page.row(1000).locator(".num").evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+        assert (
+            page.row(1000).locator(".num").evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+        )

@@ -1,4 +1,5 @@
-"""A store in the console: found, corrected, added; by several people at once, and over lost responses."""
+"""A store in the console: found, corrected, added; by several people at once, and over lost
+responses."""
 
 import signal
 from collections.abc import Callable
@@ -8,13 +9,24 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from tests.harness.cases import thorough
-from tests.harness.console import DESKTOP, PHONE, Console, Guarded, lose_response, put, store_of, stores_of
+from tests.harness.console import (
+    DESKTOP,
+    PHONE,
+    Console,
+    Guarded,
+    lose_response,
+    put,
+    store_of,
+    stores_of,
+)
 from tests.harness.process import Running, free_port, serving
 
 Open = Callable[..., Console]
 
 
-def test_a_person_finds_a_store_and_goes_on_down_the_list(shop: Running, open_console: Open) -> None:
+def test_a_person_finds_a_store_and_goes_on_down_the_list(
+    shop: Running, open_console: Open
+) -> None:
     page = open_console(shop)
     page.sees(f"{len(stores_of(shop))} stores")
     assert len(page.names()) == 50
@@ -34,7 +46,9 @@ def test_a_person_finds_a_store_and_goes_on_down_the_list(shop: Running, open_co
     assert len(page.names()) == 100
 
 
-def test_what_breaks_a_rule_is_said_beside_its_field_and_not_sent(shop: Running, open_console: Open) -> None:
+def test_what_breaks_a_rule_is_said_beside_its_field_and_not_sent(
+    shop: Running, open_console: Open
+) -> None:
     page = open_console(shop, "?store=9")
     page.name.fill("🏪" * 31)
     page.sees("1 character too many.")
@@ -97,7 +111,9 @@ def test_what_only_one_side_changed_is_merged(shop: Running, open_console: Open)
     assert store_of(shop, 21) == ("Market Hall", "2 Hall Street")
 
 
-def test_typed_text_survives_a_reload_and_leaves_with_discard(shop: Running, open_console: Open) -> None:
+def test_typed_text_survives_a_reload_and_leaves_with_discard(
+    shop: Running, open_console: Open
+) -> None:
     page = open_console(shop, "?store=22")
     page.name.fill("Not saved yet")
     page.page.reload()
@@ -129,7 +145,9 @@ def test_a_service_that_is_killed_between_click_and_response_has_the_store_once(
         assert len(set(keys)) == 1 < len(keys)
 
 
-def test_a_create_that_was_under_way_at_a_reload_goes_on_by_itself(shop: Running, open_console: Open) -> None:
+def test_a_create_that_was_under_way_at_a_reload_goes_on_by_itself(
+    shop: Running, open_console: Open
+) -> None:
     page = open_console(shop, "?store=new", refusals=True)
     lose_response(page.page, "/api/stores", page.page.reload)
     page.name.fill("Under way")
@@ -138,12 +156,15 @@ def test_a_create_that_was_under_way_at_a_reload_goes_on_by_itself(shop: Running
     assert [store["name"] for store in stores_of(shop)].count("Under way") == 1
 
 
-def test_a_save_that_was_under_way_at_a_reload_overwrites_nobody(shop: Running, open_console: Open) -> None:
+def test_a_save_that_was_under_way_at_a_reload_overwrites_nobody(
+    shop: Running, open_console: Open
+) -> None:
     page = open_console(shop, "?store=23", refusals=True)
     keys: list[str] = []
 
     def lose(route: Route) -> None:
-        """Lose the first save before it arrives; somebody else saves, and the page is loaded anew."""
+        """Lose the first save before it arrives; somebody else saves, and the page is loaded
+        anew."""
         if (key := route.request.headers.get("idempotency-key")) and not keys:
             keys.append(key)
             put(shop, 23, "Theirs", "23 Quay Road")

@@ -27,7 +27,11 @@ def task(heading: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def test_every_task_of_the_page_has_its_test_and_names_what_there_is() -> None:
-    assert [heading for heading in re.findall(r"^## (.*)$", PAGE, re.MULTILINE) if heading not in NO_TASKS] == TASKS
+    assert [
+        heading
+        for heading in re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
+        if heading not in NO_TASKS
+    ] == TASKS
     named = {re.sub(r"\d+", "", words) for words in re.findall(r"\*\*(.+?)\*\*", PAGE)} - NO_WORDS
     known = re.sub(r"\$\{.*?\}", "", WORDS) + "Save the  rows Import the other "
     assert {words for words in named if words not in known} == set()
@@ -111,22 +115,33 @@ def test_conflict(shop: Running, open_console: Open) -> None:
 @task("Import a spreadsheet")
 def test_import(shop: Running, open_console: Open) -> None:
     rows = [["Store Number", "Store Name", "Street", "Postcode", "City", "Phone"]]
-    rows += [[f"S-{number}", f"Branch {number}", f"{number} High Street", "YO1", "York", "1"] for number in range(12)]
-    rows += [["S-90", "A name of more than 30 characters", "", "", "", ""], ["S-91", "", "", "", "", ""]]
+    rows += [
+        [f"S-{number}", f"Branch {number}", f"{number} High Street", "YO1", "York", "1"]
+        for number in range(12)
+    ]
+    rows += [
+        ["S-90", "A name of more than 30 characters", "", "", "", ""],
+        ["S-91", "", "", "", "", ""],
+    ]
     page = open_console(shop, size=PHONE)
     page.sees("Live")
     page.open("?view=import")
     choose(page, rows)
     page.sees("Not used: Phone")
     page.sees("Nothing is written yet")
-    expect(page.page.get_by_label("Columns of the address")).to_have_value("{Street}, {Postcode} {City}")
+    expect(page.page.get_by_label("Columns of the address")).to_have_value(
+        "{Street}, {Postcode} {City}"
+    )
     expect(page.page.locator(".rows tbody tr").first).to_contain_text("33 characters, at most 30")
     assert page.overhang() <= 0
     page.page.get_by_role("button", name="2 not valid").click()
     expect(page.page.locator(".rows tbody tr")).to_have_count(2)
     with page.page.expect_download() as saved:
         page.button("Save the 2 rows").click()
-    assert "at most" in saved.value.path().read_text() or "less than or equal" in saved.value.path().read_text()
+    assert (
+        "at most" in saved.value.path().read_text()
+        or "less than or equal" in saved.value.path().read_text()
+    )
     page.button("Import the other 12").click()
     page.page.get_by_role("dialog").get_by_role("button", name="Create 12").click()
     page.sees("12 stores created, 0 changed")
@@ -143,7 +158,10 @@ def test_round_trip(shop: Running, open_console: Open) -> None:
         page.button("CSV").click()
     rows = list(csv.reader(io.StringIO(saved.value.path().read_text())))
     header, edited, other = rows[0], rows[1], rows[2]
-    edited[header.index("name")], other[header.index("name")] = "From the sheet", "From the sheet too"
+    edited[header.index("name")], other[header.index("name")] = (
+        "From the sheet",
+        "From the sheet too",
+    )
     put(shop, int(other[0]), "Faster")
     page.open("?view=import")
     choose(page, rows)
@@ -185,4 +203,6 @@ def choose(page: Console, rows: list[list[str]]) -> None:
     out = io.StringIO()
     csv.writer(out).writerows(rows)
     buffer = out.getvalue().encode()
-    page.page.locator("#file").set_input_files({"name": "stores.csv", "mimeType": "text/csv", "buffer": buffer})
+    page.page.locator("#file").set_input_files(
+        {"name": "stores.csv", "mimeType": "text/csv", "buffer": buffer}
+    )

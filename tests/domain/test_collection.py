@@ -1,4 +1,5 @@
-"""The promises of `storekeeper.collection`, for every kind of database; those of lists are in the module beside."""
+"""The promises of `storekeeper.collection`, for every kind of database; those of lists are in
+the module beside."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,9 +24,13 @@ Write = asyncio.Future[Any]
 class TestCollection:
     """Whatever holds the stores keeps all of this."""
 
-    async def test_a_created_store_is_what_was_sent_with_the_next_id(self, database: Database) -> None:
+    async def test_a_created_store_is_what_was_sent_with_the_next_id(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
-            assert await create(collection, Payload("First", "1 Road")) == a_store(1, "First", "1 Road", 1)
+            assert await create(collection, Payload("First", "1 Road")) == a_store(
+                1, "First", "1 Road", 1
+            )
             assert await create(collection, Payload("Second")) == a_store(2, "Second", None, 2)
             assert await create(collection, Payload("Third", "")) == a_store(3, "Third", "", 3)
             assert await get(collection, 2) == a_store(2, "Second", None, 2)
@@ -44,7 +49,11 @@ class TestCollection:
             await collection.load(numbered(3))
             assert await replace(collection, 2, Payload("New")) == a_store(2, "New", None, 4)
             assert await get(collection, 2) == a_store(2, "New", None, 4)
-            assert [store["name"] for store in await stores(collection)] == ["Store 1", "New", "Store 3"]
+            assert [store["name"] for store in await stores(collection)] == [
+                "Store 1",
+                "New",
+                "Store 3",
+            ]
 
     async def test_a_replace_finds_a_store_created_just_before_it(self, database: Database) -> None:
         """Both may be of one batch."""
@@ -62,7 +71,9 @@ class TestCollection:
             ]  # fmt: skip
             assert [store["name"] for store in await stores(collection)] == ["E", "D"]
 
-    async def test_a_missing_store_is_none_and_replacing_it_changes_nothing(self, database: Database) -> None:
+    async def test_a_missing_store_is_none_and_replacing_it_changes_nothing(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await create(collection, Payload("Only"))
             for id in (0, 2, *HUGE):
@@ -81,10 +92,14 @@ class TestCollection:
             async def burst(collection: Collection) -> list[int]:
                 return [
                     store.id
-                    for store in await asyncio.gather(*(create(collection, payload) for payload in numbered(150)))
+                    for store in await asyncio.gather(
+                        *(create(collection, payload) for payload in numbered(150))
+                    )
                 ]
 
-            clients = [client(collection) for collection in handles] + [burst(one) for one in handles]
+            clients = [client(collection) for collection in handles] + [
+                burst(one) for one in handles
+            ]
             found = await asyncio.gather(*clients)
             assert sorted(chain(*found)) == list(range(1, 511))
             assert all(ids == sorted(ids) for ids in found), "not in the order of the creates"
@@ -101,7 +116,9 @@ class TestCollection:
 
         async def main() -> list[Store | None]:
             async with handle(database) as one, handle(database) as two:
-                await asyncio.gather(*(client(collection, n) for n in range(1, 9) for collection in (one, two)))
+                await asyncio.gather(
+                    *(client(collection, n) for n in range(1, 9) for collection in (one, two))
+                )
                 return [await get(one, store["id"]) for store in await stores(two)]
 
         found = run(main())
@@ -117,7 +134,8 @@ class TestCollection:
         ids=["31 characters", "lone surrogate in name", "in address"],
     )
     async def test_a_write_that_fails_fails_alone(self, database: Database, bad: Payload) -> None:
-        """Validation keeps these out; should one slip through, its neighbours must not pay for it."""
+        """Validation keeps these out; should one slip through, its neighbours must not pay for
+        it."""
         async with handle(database) as collection:
             writes: list[Write] = [
                 create(collection, Payload("A")),
@@ -138,7 +156,9 @@ class TestCollection:
             assert done == a_store(2, "E", None, 5)
         assert [seq for seq, *_ in database.changes()] == [1, 2, 3, 4, 5]
 
-    async def test_a_client_that_goes_away_does_not_disturb_the_others(self, database: Database) -> None:
+    async def test_a_client_that_goes_away_does_not_disturb_the_others(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             writes = [create(collection, payload) for payload in numbered(9)]
             clients = [asyncio.ensure_future(write) for write in writes[::2]]
@@ -148,7 +168,9 @@ class TestCollection:
             done = await asyncio.gather(*writes[1::2])
             assert [store.name for store in done] == [f"Store {n}" for n in (2, 4, 6, 8)]
             again = await create(collection, Payload("After"))
-            assert [store["id"] for store in await stores(collection)] == list(range(1, again.id + 1))
+            assert [store["id"] for store in await stores(collection)] == list(
+                range(1, again.id + 1)
+            )
 
     async def test_every_handle_reads_what_another_has_written(self, database: Database) -> None:
         async with handle(database) as one, handle(database) as two:
@@ -161,7 +183,9 @@ class TestCollection:
                 replaced = await replace(writer, 1, Payload(f"First {tick}"))
                 assert await get(reader, 1) == replaced
 
-    async def test_the_change_token_is_another_one_after_every_write(self, database: Database) -> None:
+    async def test_the_change_token_is_another_one_after_every_write(
+        self, database: Database
+    ) -> None:
         async with handle(database) as one, handle(database) as two:
             for write in (
                 lambda: create(one, Payload("A")),
@@ -178,12 +202,16 @@ class TestCollection:
 
     # Load.
 
-    async def test_a_load_creates_all_in_order_after_what_is_there(self, database: Database) -> None:
+    async def test_a_load_creates_all_in_order_after_what_is_there(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await create(collection, Payload("First"))
             assert await collection.load(numbered(MANY)) == range(2, MANY + 2)
             assert not await collection.load([])
-            assert await create(collection, Payload("Last")) == a_store(MANY + 2, "Last", None, MANY + 2)
+            assert await create(collection, Payload("Last")) == a_store(
+                MANY + 2, "Last", None, MANY + 2
+            )
             assert await replace(collection, 2, Payload("x")) == a_store(2, "x", None, MANY + 3)
             listed = await stores(collection)
             assert [store["id"] for store in listed] == list(range(1, MANY + 3))
@@ -210,12 +238,18 @@ class TestCollection:
     async def test_the_examples_go_only_into_an_empty_collection(self, database: Database) -> None:
         async with AsyncExitStack() as stack:
             handles = [await stack.enter_async_context(handle(database)) for _ in range(4)]
-            loaded = await asyncio.gather(*(one.load(EXAMPLES, only_if_empty=True) for one in handles))
+            loaded = await asyncio.gather(
+                *(one.load(EXAMPLES, only_if_empty=True) for one in handles)
+            )
             assert sorted(map(list, loaded)) == [[], [], [], [1, 2, 3]]
             assert await handles[0].load(numbered(5), only_if_empty=True) == range(0)
-            assert [store["name"] for store in await stores(handles[1])] == [one.name for one in EXAMPLES]
+            assert [store["name"] for store in await stores(handles[1])] == [
+                one.name for one in EXAMPLES
+            ]
 
-    async def test_loads_and_creates_beside_each_other_leave_no_hole(self, database: Database) -> None:
+    async def test_loads_and_creates_beside_each_other_leave_no_hole(
+        self, database: Database
+    ) -> None:
         async def client(collection: Collection, stop: asyncio.Event) -> list[int]:
             ids = []
             while not stop.is_set():
@@ -224,25 +258,35 @@ class TestCollection:
 
         async with handle(database) as one, handle(database) as two:
             stop = asyncio.Event()
-            clients = [asyncio.create_task(client(collection, stop)) for collection in (one, two, one, two)]
+            clients = [
+                asyncio.create_task(client(collection, stop)) for collection in (one, two, one, two)
+            ]
             loads = [*(one.load(numbered(700)) for _ in range(4)), two.load(numbered(9))]
             loaded = list(chain(*await asyncio.gather(*loads)))
             stop.set()
             singles = list(chain(*[await task for task in clients]))
             assert len(loaded) == 2809
             listed = await stores(two)
-            assert [store["id"] for store in listed] == list(range(1, len(loaded) + len(singles) + 1))
+            assert [store["id"] for store in listed] == list(
+                range(1, len(loaded) + len(singles) + 1)
+            )
             assert [store["id"] for store in listed if store["name"] != "single"] == sorted(loaded)
             assert [store["id"] for store in listed if store["name"] == "single"] == sorted(singles)
-        assert [seq for seq, *_ in database.changes()] == list(range(1, len(database.changes()) + 1))
+        assert [seq for seq, *_ in database.changes()] == list(
+            range(1, len(database.changes()) + 1)
+        )
 
     # The end.
 
     async def test_what_was_acknowledged_is_there_after_reopening(self, database: Database) -> None:
         for tick in range(1, 4):
             async with handle(database) as collection:
-                assert await create(collection, Payload(f"{tick}")) == a_store(tick, f"{tick}", None, 2 * tick - 1)
-                assert await replace(collection, tick, Payload("x")) == a_store(tick, "x", None, 2 * tick)
+                assert await create(collection, Payload(f"{tick}")) == a_store(
+                    tick, f"{tick}", None, 2 * tick - 1
+                )
+                assert await replace(collection, tick, Payload("x")) == a_store(
+                    tick, "x", None, 2 * tick
+                )
         assert len(database.changes()) == 6
 
     async def test_closing_finishes_the_writes_under_way(self, database: Database) -> None:

@@ -23,7 +23,8 @@ LATE = [4, 2**31, 2**63 - 1]
 
 
 async def page(collection: Collection, after: int | None = 0, **query: Any) -> ChangesPage:
-    """Read a page of changes behind a number, None for the latest one, whether it is there now or later."""
+    """Read a page of changes behind a number, None for the latest one, whether it is there now
+    or later."""
     return await now(collection.changes(ChangesQuery(Cursor(after), **query)))
 
 
@@ -33,7 +34,8 @@ async def numbers(collection: Collection, **query: Any) -> list[int]:
 
 
 class TestChanges:
-    """Whatever holds the stores, all their changes can be read, each with what its store was before."""
+    """Whatever holds the stores, all their changes can be read, each with what its store was
+    before."""
 
     async def test_an_empty_collection_has_none(self, database: Database) -> None:
         async with handle(database) as collection:
@@ -41,7 +43,9 @@ class TestChanges:
                 found = await page(collection, newest_first=newest_first)
                 assert (found.changes, found.version, len(found.epoch)) == ([], 0, 8)
 
-    async def test_a_change_has_its_store_its_time_and_what_was_before(self, database: Database) -> None:
+    async def test_a_change_has_its_store_its_time_and_what_was_before(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             began = time.time_ns() // 1_000_000
             await create(collection, Payload("Zoë", None))
@@ -73,11 +77,16 @@ class TestChanges:
             assert await numbers(collection, after=1, newest_first=True) == []
             assert await numbers(collection, store=2) == [2, *range(3, 13, 2)]
             assert await numbers(collection, store=1, after=4, limit=2) == [6, 8]
-            assert await numbers(collection, store=1, after=None, limit=2, newest_first=True) == [12, 10]
+            assert await numbers(collection, store=1, after=None, limit=2, newest_first=True) == [
+                12,
+                10,
+            ]
             for store in (0, 3, 2**63 - 1):
                 assert await numbers(collection, store=store) == []
 
-    async def test_behind_the_latest_there_is_nothing_and_no_place(self, database: Database) -> None:
+    async def test_behind_the_latest_there_is_nothing_and_no_place(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
             for place in (3, None):
@@ -98,7 +107,11 @@ class TestChanges:
             await collection.write(Create(Payload("By anna"), token_number=1))
             await collection.write(Replace(1, Payload("By nobody")))
             databases.revoke_token(database.url, "anna", 2)
-            assert [change.by for change in (await page(collection)).changes] == [None, "anna", None]
+            assert [change.by for change in (await page(collection)).changes] == [
+                None,
+                "anna",
+                None,
+            ]
 
     async def test_a_page_ends_by_the_bytes_of_its_changes(self, database: Database) -> None:
         third = "x" * (MAX_PAGE_BYTES // 3)
@@ -107,7 +120,10 @@ class TestChanges:
                 await create(collection, Payload("Large", f"{third}{number}"))
             await replace(collection, 1, Payload("Large", "y" * 2**20))
             assert await numbers(collection) == [1, 2, 3]  # of which the last is beyond
-            lengths = [len((await page(collection, after=after)).encode(with_by=False)) for after in range(5)]
+            lengths = [
+                len((await page(collection, after=after)).encode(with_by=False))
+                for after in range(5)
+            ]
             assert lengths == [2, 2, 2, 1, 1]  # the last one is longer than a page
             assert await numbers(collection, after=None, newest_first=True) == [5]
 
@@ -119,7 +135,8 @@ class TestChanges:
             assert len(found.encode(with_by=True)) == 1
 
     async def test_readers_beside_writers_miss_none(self, database: Database) -> None:
-        """Each page and its version are of one moment: a reader goes on behind an empty page's version."""
+        """Each page and its version are of one moment: a reader goes on behind an empty page's
+        version."""
         async with handle(database) as one, handle(database) as two:
             await one.load(numbered(4))
             stop = asyncio.Event()
@@ -140,16 +157,24 @@ class TestChanges:
                     await asyncio.sleep(0)
                 return found
 
-            writing = [asyncio.create_task(write(each, id)) for id, each in enumerate((one, two, two), 1)]
+            writing = [
+                asyncio.create_task(write(each, id)) for id, each in enumerate((one, two, two), 1)
+            ]
             everything, *of_one = await asyncio.gather(read(None), read(2), read(3))
             stop.set()
             await asyncio.gather(*writing)
             assert [change.seq for change in everything] == list(range(1, len(everything) + 1))
             for changes in of_one:
-                assert [change.previous for change in changes[1:]] == [change.seq for change in changes[:-1]]
-                assert all(int(b.address or 0) == int(a.address or 0) + 1 for a, b in pairwise(changes[1:]))
+                assert [change.previous for change in changes[1:]] == [
+                    change.seq for change in changes[:-1]
+                ]
+                assert all(
+                    int(b.address or 0) == int(a.address or 0) + 1 for a, b in pairwise(changes[1:])
+                )
 
-    async def test_a_copy_has_the_same_ones_and_its_own_epoch(self, new_database: Any, database: Database) -> None:
+    async def test_a_copy_has_the_same_ones_and_its_own_epoch(
+        self, new_database: Any, database: Database
+    ) -> None:
         target = new_database()
 
         async def read(of: Database) -> ChangesPage:
@@ -166,7 +191,9 @@ class TestChanges:
         assert after.epoch != before.epoch
         assert databases.read_changes(target.url, ChangesQuery()) == after
 
-    async def test_without_the_row_of_the_collection_nothing_is_read(self, database: Database) -> None:
+    async def test_without_the_row_of_the_collection_nothing_is_read(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(1))
             with databases.writing(database.url) as session:

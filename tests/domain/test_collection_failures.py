@@ -40,19 +40,32 @@ METHODS = sorted(
     for name, value in vars(Collection).items()
     if inspect.isfunction(value) and name[0] != "_" and name not in ASK_NOTHING
 )
-READS = ["get", "get_at", "list", "state", "changes", "tokens", "mark_used", "check", "with_snapshot"]
+READS = [
+    "get",
+    "get_at",
+    "list",
+    "state",
+    "changes",
+    "tokens",
+    "mark_used",
+    "check",
+    "with_snapshot",
+]
 CACHED = ["change_token", "figures"]
 """What is read of pages that a process has in its memory anyway."""
 WRITES = ["write", "load", "in_session", "refusal_of_writes"]
 ALONE = ["close", "load", "in_session", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
-"""The questions of one process, each to a handle of its own: some need to know what they alone have done."""
+"""The questions of one process, each to a handle of its own: some need to know what they alone
+have done."""
 SOON = {TOGETHER[0], "write"}
-"""What meets every fault; the rest, in the ordinary run, a fault before a write and one after it."""
+"""What meets every fault; the rest, in the ordinary run, a fault before a write and one after
+it."""
 
 
 class Probe:
-    """A process that asks questions of a database, each of another handle, as often as it is told to."""
+    """A process that asks questions of a database, each of another handle, as often as it is
+    told to."""
 
     def __init__(self, path: Path, questions: str, *rights: str) -> None:
         ours, theirs = socket.socketpair()
@@ -123,7 +136,9 @@ def limited(_path: Path, probe: Probe) -> Iterator[None]:
     """No file may grow."""
     resource.prlimit(probe.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     yield
-    resource.prlimit(probe.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.prlimit(
+        probe.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
 
 
 @contextmanager
@@ -146,9 +161,12 @@ def unsynced(path: Path, probe: Probe) -> Iterator[None]:
 
 @contextmanager
 def corrupted(path: Path, _probe: Probe) -> Iterator[None]:
-    # By another program: were this process to open and close the file, it would drop its own locks on it.
+    # By another program: were this process to open and close the file, it would drop its own locks
+    # on it.
     before = path.read_bytes()
-    spoil = f"f = open({str(path)!r}, 'r+b'); f.seek(4096); f.write(b'\\xa5' * {len(before) - 4096})"
+    spoil = (
+        f"f = open({str(path)!r}, 'r+b'); f.seek(4096); f.write(b'\\xa5' * {len(before) - 4096})"
+    )
     subprocess.run([sys.executable, "-c", spoil], check=True)
     yield
     path.write_bytes(before)
@@ -167,7 +185,8 @@ EXPECTED: dict[Fault, dict[str, str]] = {
     unwritten: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unsynced: dict.fromkeys(WRITES, f"unknown: {LOST}"),
     unreadable: dict.fromkeys(READS, f"none: {LOST}") | dict.fromkeys(WRITES, f"unknown: {LOST}"),
-    corrupted: dict.fromkeys(READS, f"none: {DAMAGED}") | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
+    corrupted: dict.fromkeys(READS, f"none: {DAMAGED}")
+    | dict.fromkeys(WRITES, f"unknown: {DAMAGED}"),
 }
 for fault, reason in (
     (limited, "The disk is full"),
@@ -187,7 +206,9 @@ def path(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[Path]:
     """A database of many stores, closed, on a small disk of its own if the fault needs one."""
     with ExitStack() as stack:
         small = request.node.callspec.params.get("fault") is full
-        folder = stack.enter_context(mounted(open_folder / "disk", "size=2m")) if small else open_folder
+        folder = (
+            stack.enter_context(mounted(open_folder / "disk", "size=2m")) if small else open_folder
+        )
         database = Sqlite(folder)
 
         async def main() -> None:
@@ -216,7 +237,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("fault", "questions"), CASES)
-def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault: Fault, questions: str) -> None:
+def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(
+    path: Path, fault: Fault, questions: str
+) -> None:
     rights = ["nobody"] if fault is read_only else []
     if rights:
         path.chmod(0o444)
@@ -225,7 +248,9 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
             said = probe.ask()
         again = probe.ask()
         for question in said:
-            _as_expected(question, EXPECTED[fault].get(question, "response"), said[question], again[question])
+            _as_expected(
+                question, EXPECTED[fault].get(question, "response"), said[question], again[question]
+            )
         probe.close()
     written = [
         response
@@ -236,13 +261,17 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(path: Path, fault
     _whole(path, most=MANY + LOAD * sum(not response.startswith("none") for response in written))
 
 
-def _as_expected(question: str, expected: str, said: tuple[str, list[str]], again: tuple[str, list[str]]) -> None:
+def _as_expected(
+    question: str, expected: str, said: tuple[str, list[str]], again: tuple[str, list[str]]
+) -> None:
     told = LOST in expected
     lost = told or DAMAGED in expected
     assert said[0].startswith(expected), f"{question}: {said}"
     assert len(said[1]) == told, f"{question}: the process was not told, or more than once"
     if READ_ONLY in expected or (lost and question in WRITES):
-        assert again[0].startswith("none: The database"), f"{question}: it went on after it had failed"
+        assert again[0].startswith("none: The database"), (
+            f"{question}: it went on after it had failed"
+        )
     elif not lost:
         assert again[0] == "response", f"{question}: it did not go on"
     assert len(again[1]) == told, question
@@ -280,7 +309,9 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
         return commands.apply(batch, before, now)
 
     async def main() -> float:
-        collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(failures.append)
+        collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(
+            failures.append
+        )
         await collection.check()
         monkeypatch.setattr(committer, "apply", apply)
         first = collection.write(Replace(1, Payload("first")))
@@ -309,7 +340,9 @@ async def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_chang
         assert go_on.wait(30)
         raise apsw.IOError("a lost page")
 
-    collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(failures.append)
+    collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(
+        failures.append
+    )
     monkeypatch.setattr(committer, "apply", apply)
     tried = collection.write(Replace(1, Payload("tried")))
     await until(began.is_set)

@@ -37,7 +37,9 @@ TEXTS = [
 class TestLists:
     """Whatever holds the stores lists them so."""
 
-    async def test_a_list_and_a_filter_have_every_store_once_by_id(self, database: Database) -> None:
+    async def test_a_list_and_a_filter_have_every_store_once_by_id(
+        self, database: Database
+    ) -> None:
         everything = list(numbered(MANY, "Same"))
         everything[500] = Payload("Other")
         expected = [shown_with(number, payload) for number, payload in enumerate(everything, 1)]
@@ -47,11 +49,17 @@ class TestLists:
                 await collection.load(everything[there:count])
                 there = count
                 assert await stores(collection) == expected[:count]
-                assert await stores(collection, "Same") == expected[: min(count, 500)] + expected[501:count]
+                assert (
+                    await stores(collection, "Same")
+                    == expected[: min(count, 500)] + expected[501:count]
+                )
 
     @pytest.mark.parametrize("name", [None, "Same"])
-    async def test_a_list_read_slowly_is_of_the_moment_it_began(self, database: Database, name: str | None) -> None:
-        """Between any two of its parts stores are replaced (also out of the filter and into it) and created."""
+    async def test_a_list_read_slowly_is_of_the_moment_it_began(
+        self, database: Database, name: str | None
+    ) -> None:
+        """Between any two of its parts stores are replaced (also out of the filter and into it)
+        and created."""
         async with handle(database) as one, handle(database) as two:
             await one.load(numbered(MANY, "Same"))
             await one.load([Payload("Other")] * 5)
@@ -74,7 +82,9 @@ class TestLists:
         """Once, on a page that nobody has read yet."""
         async with handle(database) as collection:
             await collection.load(numbered(MANY))
-            expected = [shown_with(number, payload) for number, payload in enumerate(numbered(MANY), 1)]
+            expected = [
+                shown_with(number, payload) for number, payload in enumerate(numbered(MANY), 1)
+            ]
             begun = [await listing(collection) for _ in range(3)]
             await replace(collection, 1500, Payload("Changed"))
             assert (await get(collection, 1500) or Payload("")).name == "Changed"
@@ -101,7 +111,8 @@ class TestLists:
             assert present[1499]["name"] == (await stores(two))[1499]["name"] == "Changed 39"
 
     async def test_lists_during_writes_are_snapshots(self, database: Database) -> None:
-        """Each write makes all of some stores equal, in one transaction for one writer: no list sees a part of it."""
+        """Each write makes all of some stores equal, in one transaction for one writer: no list
+        sees a part of it."""
 
         looks = 0
 
@@ -109,15 +120,19 @@ class TestLists:
             tick = 0
             while looks < 8:
                 tick += 1
-                # In this order, so that at any moment the versions never ascend by more than one step.
-                await asyncio.gather(*(replace(collection, id, Payload(str(tick))) for id in range(1, 1101)))
+                # In this order, so that at any moment the versions never ascend by more than one
+                # step.
+                await asyncio.gather(
+                    *(replace(collection, id, Payload(str(tick))) for id in range(1, 1101))
+                )
 
         async with handle(database) as one, handle(database) as two:
             await one.load(numbered(1100, "0"))
             writing = asyncio.create_task(writer(one))
             while not writing.done():
                 turns = [int(store["name"]) for store in await stores(two)]
-                # Written in the order of the ids: a moment is some of the new, then the rest of the old.
+                # Written in the order of the ids: a moment is some of the new, then the rest of the
+                # old.
                 assert turns == sorted(turns, reverse=True)
                 assert turns[0] - turns[-1] <= 1
                 looks += 1
@@ -131,7 +146,9 @@ class TestLists:
                     created = await create(collection, Payload(text, text * 50))
                     assert created == await get(collection, id) == a_store(id, text, text * 50, id)
                     assert await stores(collection, text) == [shown(id, text, text * 50)]
-            assert await stores(collection) == [shown(id, text, text * 50) for id, text in enumerate(TEXTS, 1)]
+            assert await stores(collection) == [
+                shown(id, text, text * 50) for id, text in enumerate(TEXTS, 1)
+            ]
 
     async def test_the_filter_compares_code_point_by_code_point(self, database: Database) -> None:
         composed = unicodedata.normalize("NFC", "Café")
@@ -145,7 +162,9 @@ class TestLists:
             for id, name in enumerate(names, 1):
                 assert await stores(collection, name) == [shown(id, name)], name
 
-    async def test_a_list_of_stores_with_the_longest_addresses_can_be_read(self, database: Database) -> None:
+    async def test_a_list_of_stores_with_the_longest_addresses_can_be_read(
+        self, database: Database
+    ) -> None:
         """A body may have 1 MiB, so that one page of stores by number would be a gigabyte."""
         address = "é" * 2**19
         async with handle(database) as collection:
@@ -157,7 +176,9 @@ class TestLists:
                 listed = json.loads(b"[" + b"".join(parts) + b"]")
                 assert [store["id"] for store in listed] == list(range(1, 13))
 
-    @pytest.mark.parametrize("character", ["\U0001f600", "\x01"], ids=["4 bytes", "6 bytes in JSON"])
+    @pytest.mark.parametrize(
+        "character", ["\U0001f600", "\x01"], ids=["4 bytes", "6 bytes in JSON"]
+    )
     async def test_a_list_has_the_longest_address_that_can_be_imported(
         self, database: Database, character: str
     ) -> None:
@@ -177,7 +198,9 @@ class TestLists:
 
 async def _disturb(collection: Collection, tick: int) -> None:
     ids = range(1, MANY + 6, 7)
-    await asyncio.gather(*(replace(collection, id, Payload("Other" if tick % 2 else "Same", "new")) for id in ids))
+    await asyncio.gather(
+        *(replace(collection, id, Payload("Other" if tick % 2 else "Same", "new")) for id in ids)
+    )
     await asyncio.gather(*(create(collection, Payload("Same")) for _ in range(3)))
     await replace(collection, MANY + 1, Payload("Same", "entered"))
 

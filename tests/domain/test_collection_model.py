@@ -36,7 +36,9 @@ class Model(RuleBasedStateMachine):
         self.stores: list[Store] = []
         self.changes: list[tuple[int, int, str, str | None]] = []
         self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self.open: list[tuple[AsyncExitStack, Collection]] = [self.runner.run(self._open()) for _ in range(2)]
+        self.open: list[tuple[AsyncExitStack, Collection]] = [
+            self.runner.run(self._open()) for _ in range(2)
+        ]
 
     async def _open(self) -> tuple[AsyncExitStack, Collection]:
         stack = AsyncExitStack()
@@ -68,20 +70,27 @@ class Model(RuleBasedStateMachine):
 
     @rule(one=HANDLES, payload=PAYLOADS)
     def create(self, one: int, payload: Payload) -> None:
-        assert self.ask(one, lambda collection: create(collection, payload)) == self.expect(0, payload)
+        assert self.ask(one, lambda collection: create(collection, payload)) == self.expect(
+            0, payload
+        )
 
     @rule(one=HANDLES, id=IDS, payload=PAYLOADS)
     def replace(self, one: int, id: int, payload: Payload) -> None:
         expected = self.expect(id, payload) if id else None
         assert self.ask(one, lambda collection: replace(collection, id, payload)) == expected
 
-    @rule(one=HANDLES, writes=st.lists(st.tuples(st.integers(0, 5), PAYLOADS | st.just(Payload("x" * 31)))))
+    @rule(
+        one=HANDLES,
+        writes=st.lists(st.tuples(st.integers(0, 5), PAYLOADS | st.just(Payload("x" * 31)))),
+    )
     def write_together(self, one: int, writes: list[tuple[int, Payload]]) -> None:
-        """What is sent in one turn of the loop takes effect in that order; what is bad fails alone."""
+        """What is sent in one turn of the loop takes effect in that order; what is bad fails
+        alone."""
 
         async def send(collection: Collection) -> list[Any]:
             futures = [
-                replace(collection, id, payload) if id else create(collection, payload) for id, payload in writes
+                replace(collection, id, payload) if id else create(collection, payload)
+                for id, payload in writes
             ]
             return list(await asyncio.gather(*futures, return_exceptions=True))
 
@@ -94,7 +103,9 @@ class Model(RuleBasedStateMachine):
     @rule(one=HANDLES, payloads=st.lists(PAYLOADS), only_if_empty=st.booleans())
     def load(self, one: int, payloads: list[Payload], only_if_empty: bool) -> None:
         left_alone = only_if_empty and self.stores
-        loaded = self.ask(one, lambda collection: collection.load(payloads, only_if_empty=only_if_empty))
+        loaded = self.ask(
+            one, lambda collection: collection.load(payloads, only_if_empty=only_if_empty)
+        )
         first = len(self.stores) + 1
         assert loaded == range(first, first + (0 if left_alone else len(payloads)))
         for payload in [] if left_alone else payloads:
@@ -138,7 +149,9 @@ class Model(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("examples", [4, pytest.param(50, marks=pytest.mark.thorough)])
-def test_the_collection_behaves_like_a_plain_list(new_database: Callable[[], Database], examples: int) -> None:
+def test_the_collection_behaves_like_a_plain_list(
+    new_database: Callable[[], Database], examples: int
+) -> None:
     class Here(Model):
         pass
 

@@ -35,7 +35,8 @@ async def page(collection: Collection, query: Query) -> tuple[Listing, list[dict
 async def walk(
     collection: Collection, query: Query, between: Callable[[], Awaitable[object]] | None = None
 ) -> list[dict[str, Any]]:
-    """Read page after page, as long as there is a next one; something may be awaited before each."""
+    """Read page after page, as long as there is a next one; something may be awaited before
+    each."""
     everything: list[dict[str, Any]] = []
     last: int | None = 0
     while last is not None:
@@ -56,13 +57,19 @@ class TestPages:
             await collection.load(numbered(1250, "Same"))
             await collection.load(numbered(1250, "" if name is None else name))
             everything = await stores(collection, name)
-            for limit in (999, 1000, 625):  # the last divides the number of stores: no empty page follows
+            for limit in (
+                999,
+                1000,
+                625,
+            ):  # the last divides the number of stores: no empty page follows
                 assert await walk(collection, Query(name, 0, limit)) == everything
             for after in (1, 1000, 2499):
                 found, rest = await page(collection, Query(name, after))
                 assert (rest, found.last) == (everything[after:], None)
 
-    async def test_a_page_that_a_limit_cut_is_not_what_a_longer_one_has(self, database: Database) -> None:
+    async def test_a_page_that_a_limit_cut_is_not_what_a_longer_one_has(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(5))
             everything = await stores(collection)
@@ -71,12 +78,20 @@ class TestPages:
                 assert shown == everything[:limit]
 
     @pytest.mark.parametrize("name", [None, "Store 7"])
-    async def test_total_and_last_say_what_a_limit_left_out(self, database: Database, name: str | None) -> None:
+    async def test_total_and_last_say_what_a_limit_left_out(
+        self, database: Database, name: str | None
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(9))
             await collection.load(numbered(3, "Store 7"))  # the ids 7, 10, 11, 12
             total = 12 if name is None else None
-            expected = {(0, 3): (3, 11), (0, 4): (4, None), (6, 1): (7, 7), (6, 4): (10, None), (11, 1): (None, None)}
+            expected = {
+                (0, 3): (3, 11),
+                (0, 4): (4, None),
+                (6, 1): (7, 7),
+                (6, 4): (10, None),
+                (11, 1): (None, None),
+            }
             for (after, limit), lasts in expected.items():
                 found, _ = await page(collection, Query(name, after, limit))
                 assert (found.last, found.total) == (lasts[name is not None], total)  # fmt: skip
@@ -89,7 +104,9 @@ class TestPages:
             await collection.load(numbered(MANY, "Same"))
             queries = (Query(), Query("Same"), Query(at=Moment(MANY)))
             for query, after, limit in product(queries, LATE, (None, 1, 1000)):
-                found, part = await page(collection, msgspec.structs.replace(query, after=after, limit=limit))
+                found, part = await page(
+                    collection, msgspec.structs.replace(query, after=after, limit=limit)
+                )
                 assert (part, found.last) == ([], None)
                 assert found.total == (MANY if query.name is None else None)
 
@@ -98,8 +115,13 @@ class TestPages:
         async with handle(database) as collection:
             await collection.load(Payload("Long", "é" * 2**19) for _ in range(12))
             for query in (Query(), Query("Long"), Query(at=Moment(12))):
-                for after, (ids, last) in {0: ([*range(1, 10)], 9), 9: ([10, 11, 12], None)}.items():
-                    found, part = await page(collection, msgspec.structs.replace(query, after=after, limit=9))
+                for after, (ids, last) in {
+                    0: ([*range(1, 10)], 9),
+                    9: ([10, 11, 12], None),
+                }.items():
+                    found, part = await page(
+                        collection, msgspec.structs.replace(query, after=after, limit=9)
+                    )
                     assert ([store["id"] for store in part], found.last) == (ids, last)
 
 
@@ -133,13 +155,21 @@ class TestThePast:
                 for moment in (Moment(version), Moment(version, epoch)):
                     found, was = await page(collection, Query(at=moment))
                     assert was == expected
-                    assert (found.version, found.epoch, found.total) == (version, epoch, len(expected))
+                    assert (found.version, found.epoch, found.total) == (
+                        version,
+                        epoch,
+                        len(expected),
+                    )
                     assert (await page(collection, Query(None, 1, 1, moment)))[1] == expected[1:2]
                     for id in (1, 2, 3, 4, 0, 2**63, 10**30):
                         one = await now(collection.get_at(id, moment))
-                        assert _public(one) == (expected[id - 1] if 0 < id <= len(expected) else None)
+                        assert _public(one) == (
+                            expected[id - 1] if 0 < id <= len(expected) else None
+                        )
 
-    async def test_a_store_of_the_past_has_the_version_that_it_had(self, database: Database) -> None:
+    async def test_a_store_of_the_past_has_the_version_that_it_had(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await history(collection)
             versions = [
@@ -165,7 +195,9 @@ class TestThePast:
             for version, moment in enumerate(times, 1):
                 found, was = await page(collection, Query(at=Moment(time=moment)))
                 assert (was, found.version) == (lists[version], version)
-                assert _public(await now(collection.get_at(version, Moment(time=moment)))) == was[-1]
+                assert (
+                    _public(await now(collection.get_at(version, Moment(time=moment)))) == was[-1]
+                )
 
     async def test_a_change_that_a_clock_dated_ahead_is_no_moment_later_than_now(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
@@ -185,14 +217,29 @@ class TestThePast:
         async with handle(database) as collection:
             for moment in (Moment(0), Moment(time=time.time_ns() // 1_000_000)):
                 found, was = await page(collection, Query(at=moment))
-                assert (was, found.version, found.total, found.rest, found.last) == ([], 0, 0, None, None)
+                assert (was, found.version, found.total, found.rest, found.last) == (
+                    [],
+                    0,
+                    0,
+                    None,
+                    None,
+                )
                 assert await now(collection.get_at(1, moment)) is None
 
     async def test_a_moment_later_than_now_is_invalid(self, database: Database) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
-            for moment in (Moment(4), Moment(2**63), Moment(10**30), Moment(time=2**62), Moment(time=10**30)):
-                for question in (partial(collection.get_at, 1, moment), partial(collection.list, Query(at=moment))):
+            for moment in (
+                Moment(4),
+                Moment(2**63),
+                Moment(10**30),
+                Moment(time=2**62),
+                Moment(time=10**30),
+            ):
+                for question in (
+                    partial(collection.get_at, 1, moment),
+                    partial(collection.list, Query(at=moment)),
+                ):
                     with case(moment), pytest.raises(InvalidInput) as caught:
                         await now(question())  # type: ignore[arg-type]  # of either
                     assert (caught.value.source, [*caught.value.violations]) == ("query", ["at"])
@@ -204,11 +251,16 @@ class TestThePast:
             renewed = await asyncio.to_thread(databases.epoch, database.url, renew=True)
             assert renewed != before.epoch
             assert await now(collection.state()) == (3, 3, renewed)
-            await asyncio.sleep(2 * TICK_INTERVAL)  # less than the second after which `epoch --new` returns
+            await asyncio.sleep(
+                2 * TICK_INTERVAL
+            )  # less than the second after which `epoch --new` returns
             assert (await get(collection, 1)).epoch == renewed  # type: ignore[union-attr]  # it is there
             assert (await page(collection, Query("Store 1")))[0].epoch == renewed
             moment = Moment(2, before.epoch)
-            for question in (lambda: collection.get_at(1, moment), lambda: collection.list(Query(at=moment))):
+            for question in (
+                lambda: collection.get_at(1, moment),
+                lambda: collection.list(Query(at=moment)),
+            ):
                 with pytest.raises(EpochEnded) as caught:
                     await now(question())  # type: ignore[arg-type]  # of either
                 assert caught.value.cursor == f"3.{renewed}"
@@ -240,7 +292,9 @@ class TestThePast:
                 while not stop.is_set():
                     tick += 1
                     ids = range(1 + tick % 50, MANY, 50)
-                    await asyncio.gather(*(replace(two, id, Payload("New", str(tick))) for id in ids))
+                    await asyncio.gather(
+                        *(replace(two, id, Payload("New", str(tick))) for id in ids)
+                    )
                     await create(two, Payload("Later"))
                     written.set()
 

@@ -22,14 +22,18 @@ LETTERS = "aAbB01 \t\u00a0äÄa\u0308ßsSİi\u0131\u017fﬁf%_*\"'\\,店\ufdfa\u
 TEXTS = st.text(LETTERS, max_size=12)
 LONG = TEXTS.map(lambda text: text + "x" * (498 - len(text)) + "YÄZ")
 PAYLOADS = st.builds(Payload, TEXTS.filter(bool), st.none() | TEXTS | LONG)
-QUERIES = st.lists(st.text(LETTERS, min_size=1, max_size=3) | st.sampled_from(["xy", "ya", "%", "a b"]), max_size=3)
+QUERIES = st.lists(
+    st.text(LETTERS, min_size=1, max_size=3) | st.sampled_from(["xy", "ya", "%", "a b"]), max_size=3
+)
 
 
 def ids_of(listing: Listing) -> list[int]:
     return [store["id"] for store in json.loads(b"[" + listing.first + b"]")]
 
 
-async def searched(collection: Collection, q: str, after: int | None = None, limit: int = 50) -> Listing:
+async def searched(
+    collection: Collection, q: str, after: int | None = None, limit: int = 50
+) -> Listing:
     wanted = search.parse(q)
     assert wanted is not None
     query = Query(after=after or 0, limit=limit, search=wanted._replace(follows=after is not None))
@@ -51,7 +55,8 @@ def with_words(everything: Sequence[dict[str, Any]], q: str) -> list[int]:
         store["id"]
         for store in everything
         if all(
-            word in fold(store["name"]) or word in fold((store["address"] or "")[:500]) for word in fold(q).split()
+            word in fold(store["name"]) or word in fold((store["address"] or "")[:500])
+            for word in fold(q).split()
         )
     ]
 
@@ -59,7 +64,9 @@ def with_words(everything: Sequence[dict[str, Any]], q: str) -> list[int]:
 def add_keys(database: Database, *rows: tuple[int, str, str]) -> None:
     with databases.writing(database.url) as session:
         for row in rows:
-            session.execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
+            session.execute(
+                "INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row
+            )
 
 
 class TestSearches:
@@ -98,14 +105,18 @@ class TestSearches:
             found = await searched(collection, "genf")
             assert (found.version, found.epoch) == (before.version, before.epoch)
 
-    async def test_signs_of_other_search_languages_mean_themselves(self, database: Database) -> None:
+    async def test_signs_of_other_search_languages_mean_themselves(
+        self, database: Database
+    ) -> None:
         names = ["100%", "a_b", "a*b", 'the "A"', "a\\b", "O'Hare", "(x)", "^a.c$"]
         async with handle(database) as collection:
             await collection.load(Payload(name) for name in [*names, "axb"])
             for id, name in enumerate(names, 1):
                 assert await found_by(collection, name) == [id]
 
-    async def test_nothing_but_blanks_finds_all_and_a_null_character_none(self, database: Database) -> None:
+    async def test_nothing_but_blanks_finds_all_and_a_null_character_none(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
             assert await found_by(collection, " \t") == [1, 2, 3]
@@ -123,7 +134,10 @@ class TestSearches:
                     if (after := page.last) is None:
                         break
                     assert len(ids_of(page)) == limit
-                assert found == [7, *(id for id in with_words(everything, q) if id != 7)], (q, limit)
+                assert found == [7, *(id for id in with_words(everything, q) if id != 7)], (
+                    q,
+                    limit,
+                )
 
     async def test_a_number_that_no_store_has_is_a_word(self, database: Database) -> None:
         async with handle(database) as collection:
@@ -133,10 +147,17 @@ class TestSearches:
             assert await found_by(collection, "9" * 30) == [3]
             assert await found_by(collection, "8" * 200) == []
 
-    async def test_a_whole_key_of_an_outside_system_finds_its_store(self, database: Database) -> None:
+    async def test_a_whole_key_of_an_outside_system_finds_its_store(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(80))
-            add_keys(database, (3, "Store Number", "Ä-17 b"), (5, "ERP", "Ä-17 b"), (5, "Store Number", "77"))
+            add_keys(
+                database,
+                (3, "Store Number", "Ä-17 b"),
+                (5, "ERP", "Ä-17 b"),
+                (5, "Store Number", "77"),
+            )
             assert await found_by(collection, " Ä-17 b ") == [3, 5]
             assert await found_by(collection, "ä-17 b") == []
             assert await found_by(collection, "Ä-17") == []
@@ -153,11 +174,14 @@ class TestSearches:
             page = await searched(collection, "12")
             assert ids_of(page) == [12]
             page = await searched(collection, "large")
-            assert [(store["id"], len(store["address"])) for store in json.loads(b"[" + page.first + b"]")] == [
-                (number, 2**20) for number in range(1, 13)
-            ]
+            assert [
+                (store["id"], len(store["address"]))
+                for store in json.loads(b"[" + page.first + b"]")
+            ] == [(number, 2**20) for number in range(1, 13)]
 
-    async def test_a_search_is_as_of_its_version_whatever_is_written_meanwhile(self, database: Database) -> None:
+    async def test_a_search_is_as_of_its_version_whatever_is_written_meanwhile(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3000))
             query = Query(limit=1000, search=search.parse("store"))
@@ -169,7 +193,9 @@ class TestSearches:
             task = asyncio.create_task(rename())
             while not task.done():
                 listing = await now(collection.list(query))
-                parts = [listing.first] + ([part async for part in listing.rest] if listing.rest else [])
+                parts = [listing.first] + (
+                    [part async for part in listing.rest] if listing.rest else []
+                )
                 found = json.loads(b"[" + b"".join(parts) + b"]")
                 gone = listing.version - 3000
                 assert [store["id"] for store in found] == list(range(gone + 1, gone + 1001))
@@ -180,7 +206,9 @@ class TestSearches:
     ) -> None:
         monkeypatch.setattr("storekeeper.search.TIMEOUT", 0.0)
         monkeypatch.setattr("storekeeper.sqlite.reads._STEPS", 100)
-        monkeypatch.setitem(postgres._STATEMENTS, b"search timeout", "SET LOCAL statement_timeout = 1")
+        monkeypatch.setitem(
+            postgres._STATEMENTS, b"search timeout", "SET LOCAL statement_timeout = 1"
+        )
         async with handle(database) as collection:
             await collection.load(numbered(20_000))
             with pytest.raises(Unavailable, match="narrow the search") as refused:
@@ -202,12 +230,19 @@ class TestSearches:
         async with handle(database) as collection:
             many = [searched(collection, "no store has this") for _ in range(30)]
             done = await asyncio.gather(*many, return_exceptions=True)
-            assert {str(each) for each in done if not isinstance(each, Listing)} == {search.TOO_LONG}
+            assert {str(each) for each in done if not isinstance(each, Listing)} == {
+                search.TOO_LONG
+            }
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", ()), ("b AAA  cc", ("aaa", "cc", "b")), ("x" * 200, ("x" * 200,)), ("a b c d e f g h", (*"abcdefgh",))],
+    [
+        ("", ()),
+        ("b AAA  cc", ("aaa", "cc", "b")),
+        ("x" * 200, ("x" * 200,)),
+        ("a b c d e f g h", (*"abcdefgh",)),
+    ],
 )
 def test_the_longest_word_is_looked_for_first(text: str, words: tuple[str, ...]) -> None:
     wanted = search.parse(text)

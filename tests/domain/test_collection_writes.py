@@ -1,4 +1,5 @@
-"""Conditional and repeatable writes: what `commands.apply` decides, decided inside the transaction."""
+"""Conditional and repeatable writes: what `commands.apply` decides, decided inside the
+transaction."""
 
 import asyncio
 import time
@@ -39,13 +40,19 @@ async def tags(collection: Collection, *versions: int) -> frozenset[str]:
 class TestConditions:
     """If-Match and If-None-Match."""
 
-    async def test_a_replace_with_a_current_tag_writes_and_with_another_it_does_not(self, database: Database) -> None:
+    async def test_a_replace_with_a_current_tag_writes_and_with_another_it_does_not(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(3))
             good = Replace(2, Payload("Good"), if_match=await tags(collection, 9, 2))
             assert await written(collection, good) == a_store(2, "Good", None, 4)
-            with pytest.raises(PreconditionFailed, match="Store 2 has changed: its version is 4 now") as refused:
-                await collection.write(Replace(2, Payload("Late"), if_match=await tags(collection, 2)))
+            with pytest.raises(
+                PreconditionFailed, match="Store 2 has changed: its version is 4 now"
+            ) as refused:
+                await collection.write(
+                    Replace(2, Payload("Late"), if_match=await tags(collection, 2))
+                )
             assert {refused.value.tag} == await tags(collection, 4)
             foreign = frozenset([tag(4, "aaaaaaaa")])
             with pytest.raises(PreconditionFailed):
@@ -65,16 +72,25 @@ class TestConditions:
             unseen = Replace(1, Payload("New"), if_none_match=await tags(collection, 7))
             assert await written(collection, unseen) == a_store(1, "New", None, 2)
 
-    async def test_a_condition_on_a_missing_store_is_not_looked_at(self, database: Database) -> None:
+    async def test_a_condition_on_a_missing_store_is_not_looked_at(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
-            assert await collection.write(Replace(1, Payload("x"), if_match=await tags(collection, 1))) is None
+            assert (
+                await collection.write(Replace(1, Payload("x"), if_match=await tags(collection, 1)))
+                is None
+            )
 
-    async def test_a_create_with_the_tag_of_the_list_needs_the_list_unchanged(self, database: Database) -> None:
+    async def test_a_create_with_the_tag_of_the_list_needs_the_list_unchanged(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             empty = await tags(collection, 0)
             first = Create(Payload("First"), if_match=empty)
             assert await written(collection, first) == a_store(1, "First", None, 1)
-            with pytest.raises(PreconditionFailed, match="The list has changed: its version is 1 now") as refused:
+            with pytest.raises(
+                PreconditionFailed, match="The list has changed: its version is 1 now"
+            ) as refused:
                 await collection.write(Create(Payload("Second"), if_match=empty))
             assert {refused.value.tag} == await tags(collection, 1)
         assert len(database.changes()) == 1
@@ -89,7 +105,9 @@ class TestConditions:
 
             def command(number: int) -> Command:
                 payload = Payload(f"Writer {number}")
-                return Create(payload, condition) if kind is Create else Replace(1, payload, condition)
+                return (
+                    Create(payload, condition) if kind is Create else Replace(1, payload, condition)
+                )
 
             async def client(number: int) -> Store | BaseException | None:
                 await asyncio.sleep(0.0002 * (number % 10))  # several batches
@@ -102,7 +120,9 @@ class TestConditions:
             assert await get(two, won[0].id) == won[0]
         assert len(database.changes()) == 2
 
-    async def test_a_lost_response_is_given_again_whatever_the_tag(self, database: Database) -> None:
+    async def test_a_lost_response_is_given_again_whatever_the_tag(
+        self, database: Database
+    ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(1))
             edit = Replace(1, Payload("Edited", "x"), if_match=await tags(collection, 1))
@@ -115,7 +135,9 @@ class TestUnchanged:
     """A replace of a store by what it is."""
 
     @pytest.mark.parametrize("address", [None, "", "1 Road"])
-    async def test_it_makes_no_change_and_no_commit(self, database: Database, address: str | None) -> None:
+    async def test_it_makes_no_change_and_no_commit(
+        self, database: Database, address: str | None
+    ) -> None:
         async with handle(database) as one, handle(database) as two:
             await create(one, Payload("Same", address))
             before = one.change_token()
@@ -139,7 +161,9 @@ class TestUnchanged:
 class TestKeys:
     """Idempotency-Key."""
 
-    async def test_a_repeated_request_gets_the_first_result_wherever_it_is_sent(self, database: Database) -> None:
+    async def test_a_repeated_request_gets_the_first_result_wherever_it_is_sent(
+        self, database: Database
+    ) -> None:
         command = Create(Payload("Once", "1 Road"), key=("~" * 255, -(2**63)))
         async with handle(database) as one, handle(database) as two:
             first, again = await outcomes((one, command), (one, command))
@@ -151,7 +175,9 @@ class TestKeys:
             assert type(await written(reopened, command)) is Replay
             assert len(await stores(reopened)) == 1
 
-    async def test_requests_with_one_key_at_once_in_two_handles_write_once(self, database: Database) -> None:
+    async def test_requests_with_one_key_at_once_in_two_handles_write_once(
+        self, database: Database
+    ) -> None:
         async with handle(database) as one, handle(database) as two:
             for number in range(20):
                 command = Create(Payload(f"{number}"), key=(str(number), 1))
@@ -160,7 +186,9 @@ class TestKeys:
                 assert len({cast("Store", result).version for result in found}) == 1
         assert len(database.changes()) == 20
 
-    async def test_a_key_of_another_request_is_refused_and_writes_nothing(self, database: Database) -> None:
+    async def test_a_key_of_another_request_is_refused_and_writes_nothing(
+        self, database: Database
+    ) -> None:
         async with handle(database) as one, handle(database) as two:
             await written(one, Create(Payload("First"), key=("1", 1)))
             for collection in (one, two):
@@ -202,7 +230,9 @@ class TestKeys:
             assert await get(one, 1) == a_store(1, "Other", None, 2)
         assert len(database.changes()) == 2
 
-    async def test_old_keys_are_deleted_but_never_the_latest_100_000(self, database: Database) -> None:
+    async def test_old_keys_are_deleted_but_never_the_latest_100_000(
+        self, database: Database
+    ) -> None:
         """The oldest go first, a thousand at once, after a write that has a key."""
         day_ago = time.time_ns() // 1_000_000 - commands.MIN_KEY_AGE
         async with handle(database) as collection:
@@ -227,11 +257,19 @@ class TestKeys:
             database.add_keys(commands.MIN_KEYS + 1010, 0)
             database.keep_keys()
             for number in range(2):
-                keyed = [Create(Payload("New"), key=(f"new {number} {place}", 1)) for place in range(3)]
-                found = await outcomes(*((collection, one) for one in (*keyed, Create(Payload("New")))))
+                keyed = [
+                    Create(Payload("New"), key=(f"new {number} {place}", 1)) for place in range(3)
+                ]
+                found = await outcomes(
+                    *((collection, one) for one in (*keyed, Create(Payload("New"))))
+                )
                 assert [type(result) for result in found] == [Store] * 4
             assert type(await written(collection, keyed[0])) is Replay
-            await until(lambda: any("database refused a statement" in line and "kept" in line for line in log))
+            await until(
+                lambda: any(
+                    "database refused a statement" in line and "kept" in line for line in log
+                )
+            )
         assert len(database.key_rows()) == commands.MIN_KEYS + 1016
 
     async def test_keys_of_a_day_are_kept_however_many_they_are(self, database: Database) -> None:
@@ -253,7 +291,9 @@ class TestKeys:
         assert len(database.changes()) == 2
 
 
-async def test_no_clock_decides_whether_a_key_counts(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_clock_decides_whether_a_key_counts(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten days ahead for one request with a key, then right again, then ten days behind."""
     right = time.time_ns
     ten_days = 10 * commands.MIN_KEY_AGE * 1_000_000
@@ -264,6 +304,8 @@ async def test_no_clock_decides_whether_a_key_counts(database: Database, monkeyp
             with monkeypatch.context() as patch:
                 patch.setattr(time, "time_ns", lambda off=off: right() + off)
                 await written(collection, keyed[number])
-                assert [type(await written(collection, each)) for each in keyed[:number]] == [Replay] * number
+                assert [type(await written(collection, each)) for each in keyed[:number]] == [
+                    Replay
+                ] * number
         assert [type(await written(collection, each)) for each in keyed] == [Replay] * 4
         assert len(await stores(collection)) == 4

@@ -52,7 +52,9 @@ def _tags(*versions: int, epoch: str = EPOCH) -> Tags:
     return frozenset(tag(version, epoch) for version in versions)
 
 
-def _present(equal: tuple[int, ...] = (), remembered: dict[str, Remembered] | None = None) -> Before:
+def _present(
+    equal: tuple[int, ...] = (), remembered: dict[str, Remembered] | None = None
+) -> Before:
     """Seven stores and twenty changes; the store 3 is of the eleventh."""
     return Before(7, 20, NOW - 5, EPOCH, {3: 11}, equal, remembered or {})
 
@@ -64,7 +66,11 @@ def _remembered() -> dict[str, Remembered]:
 def test_creates_count_on_from_the_stores_and_versions_that_there_are() -> None:
     batch = apply([Create(A), Create(B)], _present(), NOW)
     assert batch.results == [_store(8, A, 21), _store(9, B, 22)]
-    assert list(batch.created.values()) == batch.changes == [a_change(21, 8, A, NOW, 8), a_change(22, 9, B, NOW, 9)]
+    assert (
+        list(batch.created.values())
+        == batch.changes
+        == [a_change(21, 8, A, NOW, 8), a_change(22, 9, B, NOW, 9)]
+    )
     assert (batch.count, batch.version, batch.at, batch.replaced) == (9, 22, NOW, {})
 
 
@@ -73,27 +79,42 @@ def test_a_command_counts_with_the_tags_of_all_its_conditions() -> None:
     payload = Payload("A")
     plain = memory_size(Replace(1, payload))
     assert memory_size(Create(payload)) == plain
-    sizes = {memory_size(each) for each in (Replace(1, payload, tags), Replace(1, payload, None, tags))}
+    sizes = {
+        memory_size(each) for each in (Replace(1, payload, tags), Replace(1, payload, None, tags))
+    }
     assert sizes == {memory_size(Create(payload, tags))}
     assert memory_size(Replace(1, payload, tags)) > plain + 100 * len('"1.abcdefgh"')
-    assert memory_size(Replace(1, payload, tags, tags)) == 2 * memory_size(Replace(1, payload, tags)) - plain
+    assert (
+        memory_size(Replace(1, payload, tags, tags))
+        == 2 * memory_size(Replace(1, payload, tags)) - plain
+    )
 
 
 @pytest.mark.parametrize(("character", "width"), [("x", 1), ("é", 1), ("店", 2), ("😀", 4)])
-def test_a_command_counts_with_the_bytes_of_its_texts_whatever_they_contain(character: str, width: int) -> None:
+def test_a_command_counts_with_the_bytes_of_its_texts_whatever_they_contain(
+    character: str, width: int
+) -> None:
     short, long = (Create(Payload("A", character * length)) for length in (1000, 3000))
     assert memory_size(long) - memory_size(short) == 2000 * width
 
 
 def test_each_change_has_the_token_that_wrote_it() -> None:
-    batch = apply([Create(A, token_number=5), Replace(3, B), Replace(8, B, token_number=6)], _present(), NOW)
+    batch = apply(
+        [Create(A, token_number=5), Replace(3, B), Replace(8, B, token_number=6)], _present(), NOW
+    )
     assert [(seq, by) for seq, *_, by in batch.changes] == [(21, 5), (22, 0), (23, 6)]
 
 
 def test_a_replace_of_no_store_changes_nothing() -> None:
     batch = apply([Replace(8, A), Replace(0, A), Replace(2**63, A)], _present(), NOW)
     assert batch.results == [None, None, None]
-    assert (batch.count, batch.version, batch.created, batch.replaced, batch.writes) == (7, 20, {}, {}, False)
+    assert (batch.count, batch.version, batch.created, batch.replaced, batch.writes) == (
+        7,
+        20,
+        {},
+        {},
+        False,
+    )
 
 
 def test_a_store_of_the_same_batch_can_be_replaced() -> None:
@@ -166,7 +187,9 @@ def test_a_replace_is_decided_by_its_conditions_and_by_what_the_store_is(
     [result] = batch.results
     if isinstance(result, PreconditionFailed):
         assert result.tag == expected
-        why = "matches If-None-Match" if {"*", REFUSED} & (if_none_match or set()) else "has changed"
+        why = (
+            "matches If-None-Match" if {"*", REFUSED} & (if_none_match or set()) else "has changed"
+        )
         assert str(result) == f"Store 3 {why}: its version is 11 now"
     else:
         assert result == expected
@@ -186,7 +209,9 @@ def test_a_replace_is_decided_by_its_conditions_and_by_what_the_store_is(
         (frozenset(), False),
     ],
 )
-def test_a_create_is_decided_by_the_tag_of_the_list(if_match: Tags | None, *, creates: bool) -> None:
+def test_a_create_is_decided_by_the_tag_of_the_list(
+    if_match: Tags | None, *, creates: bool
+) -> None:
     batch = apply([Create(A, if_match)], _present(), NOW)
     [result] = batch.results
     if creates:
@@ -202,15 +227,24 @@ def test_of_equal_conditions_in_one_batch_only_the_first_holds() -> None:
     commands: list[Command] = [Replace(3, Payload(str(number)), _tags(11)) for number in range(5)]
     batch = apply(commands, _present(), NOW)
     assert [type(result) for result in batch.results] == [Store] + [PreconditionFailed] * 4
-    assert {result.tag for result in batch.results if isinstance(result, PreconditionFailed)} == {'"21.abcdefgh"'}
-    batch = apply([Create(A, _tags(20)), Create(A, _tags(20)), Create(B, _tags(21))], _present(), NOW)
+    assert {result.tag for result in batch.results if isinstance(result, PreconditionFailed)} == {
+        '"21.abcdefgh"'
+    }
+    batch = apply(
+        [Create(A, _tags(20)), Create(A, _tags(20)), Create(B, _tags(21))], _present(), NOW
+    )
     assert [type(result) for result in batch.results] == [Store, PreconditionFailed, Store]
 
 
 def test_what_is_equal_was_so_before_the_batch_and_counts_until_the_store_is_changed() -> None:
     commands = [Replace(3, A), Replace(3, B), Replace(3, A), Replace(3, A)]
     batch = apply(commands, _present(equal=(0, 2, 3)), NOW)
-    assert [result.version for result in batch.results if isinstance(result, Store)] == [11, 21, 22, 22]
+    assert [result.version for result in batch.results if isinstance(result, Store)] == [
+        11,
+        21,
+        22,
+        22,
+    ]
 
 
 def test_a_replay_is_the_response_of_then_whatever_the_store_is_now() -> None:
@@ -220,7 +254,8 @@ def test_a_replay_is_the_response_of_then_whatever_the_store_is_now() -> None:
 
 
 ORDER = [
-    # of the refusals, inside the transaction (decision 31): 422, 404, 412; a replay comes before all others
+    # of the refusals, inside the transaction (decision 31): 422, 404, 412; a replay comes before
+    # all others
     (Create(A, _tags(1), SAME_KEY), KeyReused),
     (Replace(99, A, _tags(1), key=SAME_KEY), KeyReused),
     (Replace(3, A, _tags(1), key=SAME_KEY), KeyReused),
@@ -237,7 +272,9 @@ ORDER = [
 
 
 @pytest.mark.parametrize(("command", "expected"), ORDER)
-def test_of_several_reasons_to_refuse_the_first_one_is_given(command: Command, expected: type[Result]) -> None:
+def test_of_several_reasons_to_refuse_the_first_one_is_given(
+    command: Command, expected: type[Result]
+) -> None:
     batch = apply([command], _present(remembered=_remembered()), NOW)
     assert [type(result) for result in batch.results] == [expected]
     assert not batch.writes
@@ -245,12 +282,20 @@ def test_of_several_reasons_to_refuse_the_first_one_is_given(command: Command, e
 
 KEYS_OF_ONE_BATCH = [
     # commands, the types of their results, how many changes
-    ([Create(A, key=KEY), Create(A, key=KEY), Create(B, key=SAME_KEY)], [Store, Replay, KeyReused], 1),
+    (
+        [Create(A, key=KEY), Create(A, key=KEY), Create(B, key=SAME_KEY)],
+        [Store, Replay, KeyReused],
+        1,
+    ),
     ([Replace(3, A, key=KEY), Replace(3, B), Replace(3, A, key=KEY)], [Store, Store, Replay], 2),
     ([Replace(99, A, key=KEY), Create(B, key=SAME_KEY)], [type(None), Store], 1),
     ([Create(A, _tags(1), KEY), Create(B, key=SAME_KEY)], [PreconditionFailed, Store], 1),
     ([Create(A, _tags(20), KEY), Create(A, _tags(20), KEY)], [Store, Replay], 1),
-    ([Create(A, key=KEY), Create(B, key=SAME_KEY), Create(A, key=KEY)], [Store, KeyReused, Replay], 1),
+    (
+        [Create(A, key=KEY), Create(B, key=SAME_KEY), Create(A, key=KEY)],
+        [Store, KeyReused, Replay],
+        1,
+    ),
 ]
 
 
@@ -268,7 +313,9 @@ def test_a_key_counts_from_its_first_success_on_in_the_same_batch_too(
             assert (result.id, result.version) == (succeeded[0].id, succeeded[0].version)
 
 
-def test_the_key_of_a_write_that_changed_nothing_is_remembered_with_the_version_that_stands() -> None:
+def test_the_key_of_a_write_that_changed_nothing_is_remembered_with_the_version_that_stands() -> (
+    None
+):
     batch = apply([Replace(3, A, key=KEY)], _present(equal=(0,)), NOW)
     assert (batch.results, batch.changes, batch.keys) == ([UNCHANGED], [], [("77", 1, 11)])
     assert batch.writes
@@ -288,7 +335,8 @@ REUSED = "the key belongs to another request"
 
 @dataclass
 class Model:
-    """The collection as the decisions describe it: it does one command at a time, and remembers everything."""
+    """The collection as the decisions describe it: it does one command at a time, and remembers
+    everything."""
 
     history: list[tuple[int, Payload, int]] = field(default_factory=list)
     """Of each change its store, the content and the time."""
@@ -298,7 +346,9 @@ class Model:
 
     def version(self, id: int) -> int:
         """Return the number of a store's latest change, 0 if there is none."""
-        return max((seq for seq, change in enumerate(self.history, 1) if change[0] == id), default=0)
+        return max(
+            (seq for seq, change in enumerate(self.history, 1) if change[0] == id), default=0
+        )
 
     @property
     def count(self) -> int:
@@ -335,7 +385,12 @@ class Model:
         wanted = (id, command.payload)
         same = not new and self.content(held)[:2] == wanted
         current = f'"{held}.{EPOCH}"'
-        allowed = command.if_match is None or command.if_match == {"*"} or current in command.if_match or same
+        allowed = (
+            command.if_match is None
+            or command.if_match == {"*"}
+            or current in command.if_match
+            or same
+        )
         forbidden = None if isinstance(command, Create) else command.if_none_match
         if not allowed or (forbidden is not None and (forbidden == {"*"} or current in forbidden)):
             return Refused(current)
@@ -347,7 +402,8 @@ class Model:
 
 @dataclass
 class Rows:
-    """A database: it keeps the rows that a batch gives it, and finds in them what a batch has to know."""
+    """A database: it keeps the rows that a batch gives it, and finds in them what a batch has to
+    know."""
 
     stores: dict[int, Change] = field(default_factory=dict)
     changes: dict[int, Change] = field(default_factory=dict)
@@ -363,13 +419,23 @@ class Rows:
             self.changes[len(self.changes)][-3] if self.changes else 0,
             EPOCH,
             {id: self.stores[id][0] for _, id, *_ in places if id in self.stores},
-            {place for place, id, *sent in places if id in self.stores and [*self.stores[id][2:-3]] == sent},
-            {key: Remembered(request, self.changes[seq][1], seq) for key, request, seq in self.keys if key in asked},
+            {
+                place
+                for place, id, *sent in places
+                if id in self.stores and [*self.stores[id][2:-3]] == sent
+            },
+            {
+                key: Remembered(request, self.changes[seq][1], seq)
+                for key, request, seq in self.keys
+                if key in asked
+            },
         )
 
     def keep(self, batch: Batch) -> None:
         """Write the rows of a batch."""
-        assert all(id == change[1] for id, change in (*batch.created.items(), *batch.replaced.items()))
+        assert all(
+            id == change[1] for id, change in (*batch.created.items(), *batch.replaced.items())
+        )
         assert batch.created.keys().isdisjoint(self.stores)
         assert batch.replaced.keys() <= self.stores.keys()
         self.stores |= batch.created | batch.replaced
@@ -392,7 +458,9 @@ def _as_modelled(result: Result) -> object:
 
 IDS = st.integers(0, 5)
 PAYLOADS = st.builds(Payload, st.sampled_from("AB"), st.none() | st.just("x"))
-TAGS = st.just(ANY) | st.frozensets(st.builds(tag, st.integers(0, 9), st.sampled_from([EPOCH] * 4 + [OTHER])))
+TAGS = st.just(ANY) | st.frozensets(
+    st.builds(tag, st.integers(0, 9), st.sampled_from([EPOCH] * 4 + [OTHER]))
+)
 KEYS = st.none() | st.sampled_from("012")
 
 
@@ -412,7 +480,9 @@ BATCHES = st.lists(st.tuples(STEPS, st.lists(COMMANDS, max_size=5)), max_size=4)
 
 
 @given(BATCHES)
-def test_any_batches_are_what_their_commands_do_one_after_another(batches: list[tuple[int, list[Command]]]) -> None:
+def test_any_batches_are_what_their_commands_do_one_after_another(
+    batches: list[tuple[int, list[Command]]],
+) -> None:
     _compare(batches)
 
 
@@ -436,5 +506,7 @@ def _kind(result: Result, batch: Batch) -> str:
     if isinstance(result, Store):
         if isinstance(result, Replay):
             return "again"
-        return "a store" if result.version in {change[0] for change in batch.changes} else "unchanged"
+        return (
+            "a store" if result.version in {change[0] for change in batch.changes} else "unchanged"
+        )
     return "none" if result is None else "412" if isinstance(result, PreconditionFailed) else "422"

@@ -1,4 +1,5 @@
-"""An import into a collection, whichever database holds it: what rows do, all or nothing, in one transaction."""
+"""An import into a collection, whichever database holds it: what rows do, all or nothing, in one
+transaction."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +33,10 @@ def stores(database: Database) -> list[Any]:
 
 
 def keys(database: Database) -> list[Any]:
-    return table(database, "SELECT store_id, column_name, value FROM external_ids ORDER BY store_id, column_name")
+    return table(
+        database,
+        "SELECT store_id, column_name, value FROM external_ids ORDER BY store_id, column_name",
+    )
 
 
 def version(database: Database) -> str:
@@ -46,7 +50,10 @@ class TestImport:
         done = import_into(database, "id,name,address\n7,Alpha,1 Road\n7,Beta,\n", token_number=3)
         assert (counts(done), done.ids) == ({"created": 2}, range(1, 3))
         assert stores(database) == [(1, "Alpha", "1 Road", 1), (2, "Beta", None, 2)]
-        rows = table(database, "SELECT seq, store_id, name, address, count, token_number FROM changes ORDER BY seq")
+        rows = table(
+            database,
+            "SELECT seq, store_id, name, address, count, token_number FROM changes ORDER BY seq",
+        )
         assert rows == [(1, 1, "Alpha", "1 Road", 1, 3), (2, 2, "Beta", None, 2, 3)]
 
     def test_a_list_with_stores_is_left_as_it_is_unless_the_rows_say_which_they_mean(
@@ -60,9 +67,15 @@ class TestImport:
 
     def test_rows_are_matched_by_id(self, database: Database) -> None:
         fill_with(database, [ALPHA, BETA, GAMMA])
-        done = import_into(database, "address,id,name\n2 Road,02,Beta\n1 Road,1,Alpha\n4 Road,,Delta\n", "id")
+        done = import_into(
+            database, "address,id,name\n2 Road,02,Beta\n1 Road,1,Alpha\n4 Road,,Delta\n", "id"
+        )
         assert counts(done) == {"created": 1, "replaced": 1, "unchanged": 1, "missing": 1}
-        assert (done.before.split(".")[0], done.report.version.split(".")[0], done.ids) == ("3", "5", range(4, 5))
+        assert (done.before.split(".")[0], done.report.version.split(".")[0], done.ids) == (
+            "3",
+            "5",
+            range(4, 5),
+        )
         assert stores(database) == [
             (1, "Alpha", "1 Road", 1),
             (2, "Beta", "2 Road", 4),
@@ -85,7 +98,9 @@ class TestImport:
         assert counts(import_into(database, text, "id", skip_bad=True)) == {"replaced": 1, "bad": 4}
         assert stores(database) == [(1, "Alpha", "1 Road", 1), (2, "E", None, 3)]
 
-    def test_rows_are_matched_by_name_and_a_name_of_two_stores_is_never_guessed(self, database: Database) -> None:
+    def test_rows_are_matched_by_name_and_a_name_of_two_stores_is_never_guessed(
+        self, database: Database
+    ) -> None:
         fill_with(database, [ALPHA, BETA, BETA])
         text = "name,address\nAlpha,2 Road\nBeta,3 Road\nDelta,\nEcho,1\nEcho,2\n"
         done = import_into(database, text, "name", skip_bad=True)
@@ -95,9 +110,14 @@ class TestImport:
             (5, "Echo", '"name" occurs more than once in the file'),
             (6, "Echo", '"name" occurs more than once in the file'),
         ]
-        assert [store[:3] for store in stores(database)][::3] == [(1, "Alpha", "2 Road"), (4, "Delta", None)]
+        assert [store[:3] for store in stores(database)][::3] == [
+            (1, "Alpha", "2 Road"),
+            (4, "Delta", None),
+        ]
 
-    def test_keys_of_an_outside_system_are_remembered_and_match_again(self, database: Database) -> None:
+    def test_keys_of_an_outside_system_are_remembered_and_match_again(
+        self, database: Database
+    ) -> None:
         fill_with(database, [ALPHA])
         first = "Store Number ,name\n A7,One\nB8,Two\n"
         assert counts(import_into(database, first, "store number")) == {"created": 2, "missing": 1}
@@ -126,13 +146,21 @@ class TestImport:
         ]
         assert keys(database) == [(1, "Key", "x" * 200)]
 
-    def test_a_column_that_is_absent_is_kept_and_an_empty_cell_clears_the_address(self, database: Database) -> None:
+    def test_a_column_that_is_absent_is_kept_and_an_empty_cell_clears_the_address(
+        self, database: Database
+    ) -> None:
         fill_with(database, [ALPHA, BETA, GAMMA])
         import_into(database, "id,name\n1,Uno\n", "id")
         import_into(database, "id,address\n2,2 Road\n3,\n", "id")
-        assert [row[1:3] for row in stores(database)] == [("Uno", "1 Road"), ("Beta", "2 Road"), ("Gamma", None)]
+        assert [row[1:3] for row in stores(database)] == [
+            ("Uno", "1 Road"),
+            ("Beta", "2 Road"),
+            ("Gamma", None),
+        ]
         searched = table(database, "SELECT name, address, folded FROM stores ORDER BY id")
-        assert [each for *_, each in searched] == [folded(name, address) for name, address, _ in searched]
+        assert [each for *_, each in searched] == [
+            folded(name, address) for name, address, _ in searched
+        ]
         changes = table(database, "SELECT name, address FROM changes WHERE seq > 3 ORDER BY seq")
         assert changes == [("Uno", "1 Road"), ("Beta", "2 Road"), ("Gamma", None)]
         with pytest.raises(Refused):
@@ -144,7 +172,9 @@ class TestImport:
         assert counts(done) == {"unchanged": 2}
         assert len(database.changes()) == 2
 
-    def test_a_store_that_changed_after_the_version_of_the_file_is_a_conflict(self, database: Database) -> None:
+    def test_a_store_that_changed_after_the_version_of_the_file_is_a_conflict(
+        self, database: Database
+    ) -> None:
         fill_with(database, [ALPHA, BETA, GAMMA])
         exported = version(database)
         import_into(database, "id,name\n1,By Anna\n", "id")
@@ -166,7 +196,9 @@ class TestImport:
         fill_with(database, [ALPHA, BETA])
         seq, epoch = version(database).split(".")
         other = of.format(seq if of.startswith("{") else epoch)
-        done = import_into(database, f"id,name,version\n1,New,{other}\n2,Beta,{other}\n", "id", on_conflict="skip")
+        done = import_into(
+            database, f"id,name,version\n1,New,{other}\n2,Beta,{other}\n", "id", on_conflict="skip"
+        )
         assert counts(done) == {"unchanged": 1, "conflicts": 1}
         assert "is of another history" in done.report.problems[0].message
 
@@ -190,7 +222,9 @@ class TestImport:
         done = import_into(database, "id,name\n1,New\n", "id", if_match=frozenset([f'"{current}"']))
         assert counts(done) == {"replaced": 1}
 
-    def test_an_import_with_the_key_of_an_earlier_one_is_not_carried_out_again(self, database: Database) -> None:
+    def test_an_import_with_the_key_of_an_earlier_one_is_not_carried_out_again(
+        self, database: Database
+    ) -> None:
         fill_with(database, [ALPHA])
         text = "name\nBeta\nGamma\n"
         done = import_into(database, text, add=True, idempotency_key=("k", 7))
@@ -208,7 +242,9 @@ class TestImport:
         with pytest.raises(KeyReused):
             run(post())
 
-    def test_a_key_of_a_store_is_none_of_an_import_and_a_dry_run_remembers_none(self, database: Database) -> None:
+    def test_a_key_of_a_store_is_none_of_an_import_and_a_dry_run_remembers_none(
+        self, database: Database
+    ) -> None:
         async def post() -> None:
             async with handle(database) as collection:
                 await collection.write(Create(ALPHA, key=("of a store", 7)))
@@ -217,7 +253,9 @@ class TestImport:
         with pytest.raises(KeyReused):
             import_into(database, "name\nBeta\n", add=True, idempotency_key=("of a store", 7))
         import_into(database, "name\nBeta\n", add=True, idempotency_key=("dry", 7), dry_run=True)
-        assert counts(import_into(database, "name\nBeta\n", add=True, idempotency_key=("dry", 7))) == {"created": 1}
+        assert counts(
+            import_into(database, "name\nBeta\n", add=True, idempotency_key=("dry", 7))
+        ) == {"created": 1}
 
     def test_what_others_write_before_the_lock_is_seen(self, database: Database) -> None:
         """The plan is made anew, and approved again."""
@@ -227,7 +265,11 @@ class TestImport:
 
         def review(plan: Plan) -> None:
             plans.append(
-                {"created": plan.report.created, "conflicts": plan.report.conflicts, "total": plan.numbers.total}
+                {
+                    "created": plan.report.created,
+                    "conflicts": plan.report.conflicts,
+                    "total": plan.numbers.total,
+                }
             )
             if len(plans) == 1:
                 import_into(database, "id,name\n1,By Anna\n,New\n", "id")
@@ -241,7 +283,9 @@ class TestImport:
         assert counts(done) == {"created": 1, "replaced": 1, "conflicts": 1, "missing": 1}
         assert [name for _, name, *_ in stores(database)] == ["By Anna", "Uno", "New", "Other"]
 
-    def test_a_file_that_cannot_be_read_to_its_end_changes_nothing(self, database: Database) -> None:
+    def test_a_file_that_cannot_be_read_to_its_end_changes_nothing(
+        self, database: Database
+    ) -> None:
         fill_with(database, [ALPHA])
 
         def broken() -> Iterator[Row]:
@@ -253,12 +297,18 @@ class TestImport:
             staging.carry_out(session, broken(), Import(add=True))
         assert len(database.changes()) == 1
 
-    def test_long_files_are_compared_in_parts(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_long_files_are_compared_in_parts(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(staging, "CHUNK", 3)
         text = "Key,name\n" + "".join(f"{number},Store {number}\n" for number in range(1, 11))
         assert counts(import_into(database, text, "Key")) == {"created": 10}
         changed = text.replace("Store 7", "Seven").replace("Store 10", "Ten") + "11,Eleven\n"
-        assert counts(import_into(database, changed, "Key")) == {"created": 1, "replaced": 2, "unchanged": 8}
+        assert counts(import_into(database, changed, "Key")) == {
+            "created": 1,
+            "replaced": 2,
+            "unchanged": 8,
+        }
         assert [row[0] for row in stores(database)] == list(range(1, 12))
         assert sorted(seq for seq, *_ in database.changes()) == list(range(1, 14))
 
@@ -266,11 +316,14 @@ class TestImport:
 NAMES = st.sampled_from(["A", "B", "C", "D"])
 LISTS = st.lists(st.tuples(NAMES, st.sampled_from([None, "", "1"])), max_size=5)
 FILES = st.lists(
-    st.tuples(st.sampled_from(["", "1", "2", "3", "9"]), NAMES, st.sampled_from(["", "1", "2"])), max_size=5
+    st.tuples(st.sampled_from(["", "1", "2", "3", "9"]), NAMES, st.sampled_from(["", "1", "2"])),
+    max_size=5,
 )
 
 
-def expected(before: list[tuple[str, str | None]], rows: list[tuple[str, str, str]]) -> list[tuple[str, str | None]]:
+def expected(
+    before: list[tuple[str, str | None]], rows: list[tuple[str, str, str]]
+) -> list[tuple[str, str | None]]:
     """Say again, in another way, what an import by ids that skips bad rows makes of a list."""
     after = list(before)
     for id, name, address in rows:
@@ -278,13 +331,18 @@ def expected(before: list[tuple[str, str | None]], rows: list[tuple[str, str, st
             continue
         if not before or not id:
             after.append((name, address or None))
-        elif int(id) <= len(before) and (name, address) != (before[int(id) - 1][0], before[int(id) - 1][1] or ""):
+        elif int(id) <= len(before) and (name, address) != (
+            before[int(id) - 1][0],
+            before[int(id) - 1][1] or "",
+        ):
             after[int(id) - 1] = (name, address or None)
     return after
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_file_makes_of_any_list_what_its_rows_say(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_file_makes_of_any_list_what_its_rows_say(
+    kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     @settings(max_examples=30 if kind == "sqlite" else 8)
     @given(before=LISTS, rows=FILES)
     def check(before: list[tuple[str, str | None]], rows: list[tuple[str, str, str]]) -> None:
@@ -292,7 +350,9 @@ def test_any_file_makes_of_any_list_what_its_rows_say(kind: str, tmp_path_factor
             fill_with(database, [Payload(*each) for each in before])
             text = "id,name,address\n" + "".join(f"{','.join(row)}\n" for row in rows)
             done = import_into(database, text, "id", skip_bad=True)
-            assert [(name, address) for _, name, address, _ in stores(database)] == expected(before, rows)
+            assert [(name, address) for _, name, address, _ in stores(database)] == expected(
+                before, rows
+            )
             versions = [row[0] for row in database.changes()]
             assert versions == list(range(1, len(versions) + 1))
             report = done.report

@@ -38,7 +38,9 @@ def test_every_character_folds_to_what_folding_leaves_as_it_is() -> None:
 
 
 @given(TEXTS, TEXTS)
-def test_a_word_is_found_in_a_part_of_a_store_and_never_across_them(name: str, address: str) -> None:
+def test_a_word_is_found_in_a_part_of_a_store_and_never_across_them(
+    name: str, address: str
+) -> None:
     parts = fold(name).split() + fold(address[:MAX_SEARCHED_LENGTH]).split()
     assert folded(name, address).split() == parts
 

@@ -59,7 +59,9 @@ ACCEPTED: list[tuple[Any, Payload]] = [
 
 
 @pytest.mark.parametrize(("value", "keys", "message"), REFUSED)
-def test_a_broken_rule_has_its_message_and_its_key(value: Any, keys: list[str], message: str) -> None:
+def test_a_broken_rule_has_its_message_and_its_key(
+    value: Any, keys: list[str], message: str
+) -> None:
     with pytest.raises(InvalidInput) as error:
         check_payload(value)
     assert str(error.value) == message
@@ -82,12 +84,16 @@ def test_what_breaks_no_rule_is_taken_as_it_is(value: Any, payload: Payload) -> 
          f'{NAME_STRING}. {ADDRESS_STRING}. "id" is not allowed'),
     ],
 )  # fmt: skip
-def test_unknown_keys_are_refused_where_that_is_asked_for(value: Any, keys: list[str], message: str) -> None:
+def test_unknown_keys_are_refused_where_that_is_asked_for(
+    value: Any, keys: list[str], message: str
+) -> None:
     with pytest.raises(InvalidInput) as error:
         check_payload(value, reject_unknown=True)
     assert str(error.value) == message
     assert list(error.value.violations) == keys
-    assert check_payload({"name": "Shop", "address": "1 Road"}, reject_unknown=True) == Payload("Shop", "1 Road")
+    assert check_payload({"name": "Shop", "address": "1 Road"}, reject_unknown=True) == Payload(
+        "Shop", "1 Road"
+    )
 
 
 ANYTHING = st.recursive(
@@ -96,10 +102,14 @@ ANYTHING = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=40),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
-OBJECTS = st.dictionaries(st.sampled_from(["name", "address", "id", "Name"]) | st.text(max_size=5), ANYTHING)
+OBJECTS = st.dictionaries(
+    st.sampled_from(["name", "address", "id", "Name"]) | st.text(max_size=5), ANYTHING
+)
 
 
 @given(OBJECTS | ANYTHING, st.booleans())
@@ -127,7 +137,8 @@ def test_any_value_is_a_payload_or_broken_rules(value: Any, reject_unknown: bool
 
 @given(st.text(min_size=1, max_size=30), st.none() | st.text(max_size=50))
 def test_the_schema_of_the_payload_and_its_rules_agree(name: str, address: str | None) -> None:
-    """The OpenAPI document is made of the class, the responses of the rules; only U+0000 no schema can forbid."""
+    """The OpenAPI document is made of the class, the responses of the rules; only U+0000 no
+    schema can forbid."""
     value = {"name": name} if address is None else {"name": name, "address": address}
     assert msgspec.convert(json.loads(json.dumps(value)), Payload) == Payload(name, address)
     if "\0" not in f"{name}{address}":
@@ -136,7 +147,9 @@ def test_the_schema_of_the_payload_and_its_rules_agree(name: str, address: str |
 
 def test_the_examples_keep_the_rules() -> None:
     for payload in EXAMPLES:
-        value = {name: text for name, text in msgspec.structs.asdict(payload).items() if text is not None}
+        value = {
+            name: text for name, text in msgspec.structs.asdict(payload).items() if text is not None
+        }
         assert check_payload(value) == payload
     assert any(payload.address is None for payload in EXAMPLES)
 

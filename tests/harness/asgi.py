@@ -24,7 +24,8 @@ def scope_of(method: str, path: str, query: bytes = b"", **more: Any) -> dict[st
 
 
 async def called(app: Service, scope: dict[str, Any], *messages: Message) -> list[Message]:
-    """Call an application; the client is gone after what it sends, but stays for a response that began.
+    """Call an application; the client is gone after what it sends, but stays for a response that
+    began.
 
     Give what the application sent.
     """
@@ -45,17 +46,28 @@ async def called(app: Service, scope: dict[str, Any], *messages: Message) -> lis
 
 def body(*parts: bytes) -> list[Message]:
     """Return the messages of a body in parts."""
-    return [{"type": "http.request", "body": part, "more_body": at < len(parts)} for at, part in enumerate(parts, 1)]
+    return [
+        {"type": "http.request", "body": part, "more_body": at < len(parts)}
+        for at, part in enumerate(parts, 1)
+    ]
 
 
 def response_of(sent: list[Message]) -> Response:
     start, *rest = sent
     assert start["type"] == "http.response.start"
-    assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [False]
+    assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [
+        False
+    ]
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     assert all(name == name.lower() for name in headers)
-    return Response(start["status"], headers, b"".join(message.get("body", b"") for message in rest))
+    return Response(
+        start["status"], headers, b"".join(message.get("body", b"") for message in rest)
+    )
 
 
-async def asked(service: Inside, method: str, path: str, content: bytes = b"", **more: Any) -> Response:
-    return response_of(await called(service.service, scope_of(method, path, **more), *body(content)))
+async def asked(
+    service: Inside, method: str, path: str, content: bytes = b"", **more: Any
+) -> Response:
+    return response_of(
+        await called(service.service, scope_of(method, path, **more), *body(content))
+    )

@@ -21,7 +21,8 @@ QUIET = [
 
 WHOLE = ("chromium", "chromium-browser", "google-chrome")
 QUICK = ("chromium-headless-shell", *WHOLE)
-"""Programs, the best first: Chromium without windows takes a quarter of the time, but sends no Accept-Language."""
+"""Programs, the best first: Chromium without windows takes a quarter of the time, but sends no
+Accept-Language."""
 
 
 @contextmanager
@@ -32,7 +33,9 @@ def chromium(*options: str, programs: Sequence[str] = QUICK) -> Iterator[Browser
         need("browser", "Chromium is not installed")
     sandbox = [] if os.geteuid() else ["--no-sandbox"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*QUIET, *sandbox, *options])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=[*QUIET, *sandbox, *options]
+        )
         try:
             yield browser
         finally:
@@ -41,11 +44,15 @@ def chromium(*options: str, programs: Sequence[str] = QUICK) -> Iterator[Browser
 
 @contextmanager
 def page(*options: str, programs: Sequence[str] = QUICK) -> Iterator[tuple[Page, list[str]]]:
-    """Open an empty page; beside it a list of everything that went wrong on it, or left the machine."""
+    """Open an empty page; beside it a list of everything that went wrong on it, or left the
+    machine."""
     with chromium(*options, programs=programs) as browser:
         opened = browser.new_page()
         faults: list[str] = []
-        opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        opened.on(
+            "console",
+            lambda message: faults.append(message.text) if message.type == "error" else None,
+        )
         opened.on("pageerror", lambda error: faults.append(str(error)))
         opened.on("request", lambda request: _note_foreign(request.url, faults))
         yield opened, faults

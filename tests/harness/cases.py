@@ -1,4 +1,5 @@
-"""Many small cases in one test, as each of its own would cost more around it than in it; and those for later."""
+"""Many small cases in one test, as each of its own would cost more around it than in it; and
+those for later."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

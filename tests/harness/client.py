@@ -1,4 +1,5 @@
-"""What tests of the API do over and over: create a store, look whether all went well or nothing changed."""
+"""What tests of the API do over and over: create a store, look whether all went well or nothing
+changed."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +40,8 @@ def nothing_changes(service: Running) -> Iterator[None]:
 
 
 def fill(folder: Path, payloads: Iterable[Payload]) -> None:
-    """Create many stores at once in the database that `serving` has in a folder; a service may run on it."""
+    """Create many stores at once in the database that `serving` has in a folder; a service may
+    run on it."""
     load(f"sqlite:///{folder}/stores.db", payloads)
 
 
@@ -53,7 +55,8 @@ def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep every write to the database in a folder waiting, as another process does that writes for long."""
+    """Keep every write to the database in a folder waiting, as another process does that writes
+    for long."""
     other = apsw.Connection(str(folder / "stores.db"))
     other.execute("BEGIN IMMEDIATE")
     try:

@@ -1,4 +1,5 @@
-"""What tests ask of a collection, of whatever kind, and the stores that they put into it. Quick to import."""
+"""What tests ask of a collection, of whatever kind, and the stores that they put into it. Quick
+to import."""
 
 import asyncio
 import json

@@ -1,6 +1,8 @@
-"""The command line in the test's own process: its real main, its real standard streams; only the process is not new.
+"""The command line in the test's own process: its real main, its real standard streams; only the
+process is not new.
 
-For what a command says and does. How a process starts and ends, or is interrupted, is for `tests.harness.process`.
+For what a command says and does. How a process starts and ends, or is interrupted, is for
+`tests.harness.process`.
 """
 
 import gc
@@ -29,8 +31,14 @@ class Done:
     stderr: bytes
 
 
-def run(*args: str, env: dict[str, str] | None = None, stdin: bytes = b"", stdout: IO[bytes] | None = None) -> Done:
-    """Run a command to its end, with `stdin` in a pipe; what goes to a `stdout` that is given is not returned."""
+def run(
+    *args: str,
+    env: dict[str, str] | None = None,
+    stdin: bytes = b"",
+    stdout: IO[bytes] | None = None,
+) -> Done:
+    """Run a command to its end, with `stdin` in a pipe; what goes to a `stdout` that is given is
+    not returned."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         with fed(stdin) as given:
             status = _status(args, env, given, stdout or out, error)

@@ -1,4 +1,5 @@
-"""The console in a real browser: pages of any size and scheme, each watched for whatever goes wrong on it."""
+"""The console in a real browser: pages of any size and scheme, each watched for whatever goes
+wrong on it."""
 
 import json
 import re
@@ -14,7 +15,8 @@ from tests.harness.process import Running
 from tests.harness.tokens import add_token, now
 
 OTHER_HOST = "stores.test"
-"""A name that leads the browser to 127.0.0.1, whose pages it does not trust as it does loopback's."""
+"""A name that leads the browser to 127.0.0.1, whose pages it does not trust as it does
+loopback's."""
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -50,7 +52,10 @@ class Console:
         self.requests: list[str] = []
         self.faults: list[str] = []
         page.set_default_timeout(PATIENCE)
-        page.on("console", lambda message: self.faults.append(message.text) if message.type != "log" else None)
+        page.on(
+            "console",
+            lambda message: self.faults.append(message.text) if message.type != "log" else None,
+        )
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("request", self._note)
 
@@ -109,7 +114,8 @@ def console(
     *,
     refusals: bool = False,
 ) -> Iterator[Console]:
-    """Open a page of its own; at its end nothing may have gone wrong on it but `refusals`, if they are expected."""
+    """Open a page of its own; at its end nothing may have gone wrong on it but `refusals`, if
+    they are expected."""
     viewport: Any = {"width": size[0], "height": size[1]}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, locale="en-GB")
     try:
@@ -145,7 +151,8 @@ class Guarded:
 
 
 def lose_response(page: Page, path: str, then: Any = lambda: None) -> list[str]:
-    """Let the next write to a path arrive, call `then`, lose the response; return the keys that it is sent with."""
+    """Let the next write to a path arrive, call `then`, lose the response; return the keys that
+    it is sent with."""
     keys: list[str] = []
 
     def lose(route: Route) -> None:

@@ -43,7 +43,8 @@ class Database(Protocol):
         ...
 
     def add_keys(self, count: int, at: int) -> None:
-        """Add keys that were used at that time with the first change; each is its number in the table."""
+        """Add keys that were used at that time with the first change; each is its number in the
+        table."""
         ...
 
     def keep_keys(self) -> None:
@@ -53,7 +54,8 @@ class Database(Protocol):
 
 @asynccontextmanager
 async def handle(database: Database) -> AsyncIterator[Collection]:
-    """Open another handle on a database, as the service does; close it at the end. A failed one fails the test."""
+    """Open another handle on a database, as the service does; close it at the end. A failed one
+    fails the test."""
     failures: list[object] = []
     collection = databases.database(database.url).open_collection(failures.append)
     try:
@@ -82,7 +84,9 @@ class Sqlite:
         self._rows(_ADD_KEYS.format(numbers=numbers, n="value", at=at))
 
     def keep_keys(self) -> None:
-        self._rows("CREATE TRIGGER keep BEFORE DELETE ON keys BEGIN SELECT RAISE(ROLLBACK, 'kept'); END")
+        self._rows(
+            "CREATE TRIGGER keep BEFORE DELETE ON keys BEGIN SELECT RAISE(ROLLBACK, 'kept'); END"
+        )
 
     def _rows(self, query: str) -> list[Any]:
         connection = apsw.Connection(str(self.path))
@@ -105,7 +109,9 @@ class Postgres:
         return self._rows(_KEYS)
 
     def add_keys(self, count: int, at: int) -> None:
-        statement = _ADD_KEYS.format(numbers=f"generate_series(1, {count}) AS value", n="value", at=at)
+        statement = _ADD_KEYS.format(
+            numbers=f"generate_series(1, {count}) AS value", n="value", at=at
+        )
         with psycopg.connect(self.url) as connection:
             connection.execute(statement.encode())
 
@@ -142,7 +148,8 @@ KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
 
 
 def postgres() -> Server:
-    """Return the PostgreSQL that the tests of this process share; skip the test if there cannot be one."""
+    """Return the PostgreSQL that the tests of this process share; skip the test if there cannot
+    be one."""
     try:
         return shared()
     except Missing as error:

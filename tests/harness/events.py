@@ -18,13 +18,18 @@ class Message(NamedTuple):
 
 
 class Listener:
-    """A stream of changes; iterating over it returns each message until the stream ends, whole or not.
+    """A stream of changes; iterating over it returns each message until the stream ends, whole
+    or not.
 
     Its `cursor` is what a browser would send as Last-Event-ID.
     """
 
     def __init__(
-        self, service: Running, query: str = "", headers: dict[str, str] | None = None, timeout: float = TIMEOUT
+        self,
+        service: Running,
+        query: str = "",
+        headers: dict[str, str] | None = None,
+        timeout: float = TIMEOUT,
     ) -> None:
         self._connection = service.connection(timeout)
         self._connection.request(
@@ -55,7 +60,8 @@ class Listener:
             fields = {}
 
     def until(self, done: Callable[[Message], bool]) -> list[Message]:
-        """Return all messages up to one; raise AssertionError if the stream ends or takes long before."""
+        """Return all messages up to one; raise AssertionError if the stream ends or takes long
+        before."""
         found = []
         deadline = time.monotonic() + TIMEOUT
         for message in self:

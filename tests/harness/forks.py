@@ -1,4 +1,5 @@
-"""Commands that are forked from a process which has imported them: a start takes a fifth of its time.
+"""Commands that are forked from a process which has imported them: a start takes a fifth of its
+time.
 
     python -m tests.harness.forks
 
@@ -28,7 +29,8 @@ FREE = ("STOREKEEPER_", "PG", "PYTEST_", "WEAKENED")
 """How the names of variables begin that mean nothing while Python starts and imports."""
 
 NEVER = {"FORKED": "no"}
-"""A variable of a process that has to be started: where it counts that Python clears its memory at the end."""
+"""A variable of a process that has to be started: where it counts that Python clears its memory
+at the end."""
 
 
 class Server:
@@ -49,7 +51,9 @@ class Server:
         differ = dict(set(env.items()) ^ set(self._env.items()))
         return all(name.startswith(FREE) for name in differ)
 
-    def start(self, command: Sequence[str], env: Mapping[str, str], files: Sequence[int]) -> "Forked":
+    def start(
+        self, command: Sequence[str], env: Mapping[str, str], files: Sequence[int]
+    ) -> "Forked":
         """Fork a Python program, `files` its standard streams, in a session of its own."""
         message = json.dumps([list(command), dict(env), str(Path.cwd())]).encode()
         with self._lock:
@@ -142,7 +146,8 @@ def main() -> None:
 
 
 def run(program: str) -> None:
-    """Run a program to its end as Python would, but leave its memory to the kernel: to clear it took half of all."""
+    """Run a program to its end as Python would, but leave its memory to the kernel: to clear it
+    took half of all."""
     try:
         runpy.run_path(program, run_name="__main__")
         status: object = 0

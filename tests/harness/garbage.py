@@ -1,4 +1,5 @@
-"""What is left to the garbage collector, which comes seldom: a process may grow by gigabytes until then."""
+"""What is left to the garbage collector, which comes seldom: a process may grow by gigabytes
+until then."""
 
 import gc
 from collections.abc import Iterator

@@ -40,7 +40,9 @@ def import_or_replay(
     opened = databases.database(database.url)
     opened.prepare()
     with opened.session() as session:
-        return staging.carry_out(session, rows, msgspec.structs.replace(order, match=rows.match), review=review)
+        return staging.carry_out(
+            session, rows, msgspec.structs.replace(order, match=rows.match), review=review
+        )
 
 
 def counts(done: Plan) -> dict[str, int]:

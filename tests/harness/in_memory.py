@@ -10,7 +10,16 @@ from storekeeper import commands
 from storekeeper.api.application import Application, make_application
 from storekeeper.api.token_table import TokenTable
 from storekeeper.collection import Listing, Moment, Query, State, check_moment
-from storekeeper.commands import Before, Change, Command, Create, Remembered, Result, apply, replacements
+from storekeeper.commands import (
+    Before,
+    Change,
+    Command,
+    Create,
+    Remembered,
+    Result,
+    apply,
+    replacements,
+)
 from storekeeper.errors import Unavailable
 from storekeeper.http.request import Request, identify
 from storekeeper.http.response import Deferred, Fields, Response
@@ -38,7 +47,8 @@ class Done:
 
 
 class InMemory:
-    """A collection of a list of changes, one in each second since 1970; `fails` is what its next call raises."""
+    """A collection of a list of changes, one in each second since 1970; `fails` is what its next
+    call raises."""
 
     def __init__(self, *payloads: Payload) -> None:
         self.changes: list[Change] = []
@@ -68,16 +78,28 @@ class InMemory:
         self._called("list")
         version = len(self.changes) if query.at is None else self._version(query.at)
         stores = self._stores(version)
-        found = [store for store in stores if query.name in (None, store.name) and store.id > query.after]
+        found = [
+            store for store in stores if query.name in (None, store.name) and store.id > query.after
+        ]
         page = found[: query.limit]
         if query.search is not None:
             return self._search(query, found)
         last = page[-1].id if len(page) < len(found) else None
-        return Listing(version, EPOCH, _encoded(page), last=last, total=len(stores) if query.name is None else None)
+        return Listing(
+            version,
+            EPOCH,
+            _encoded(page),
+            last=last,
+            total=len(stores) if query.name is None else None,
+        )
 
     def _search(self, query: Query, stores: Sequence[Store]) -> Any:
         assert query.search is not None
-        texts = {store.id: folded(store.name, store.address) for store in stores if store.id != query.search.id}
+        texts = {
+            store.id: folded(store.name, store.address)
+            for store in stores
+            if store.id != query.search.id
+        }
         ids = [id for id, text in texts.items() if all(word in text for word in query.search.words)]
         first, others, last = query.found(ids, len(self.stores))
         page = [self.stores[id - 1] for id in (*first, *others)]
@@ -121,7 +143,11 @@ class InMemory:
     def _version(self, at: Moment) -> int:
         latest = len(self.changes)
         check_moment(at, latest, EPOCH, 1000 * (latest + 1))
-        return at.seq if at.seq is not None else sum(change[4] <= (at.time or 0) for change in self.changes)
+        return (
+            at.seq
+            if at.seq is not None
+            else sum(change[4] <= (at.time or 0) for change in self.changes)
+        )
 
 
 def _encoded(stores: Sequence[Store]) -> bytes:
@@ -153,7 +179,12 @@ def _later(value: object) -> Any:
 
 
 def ask(
-    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **settings: Any
+    collection: Any,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    *headers: tuple[bytes, bytes],
+    **settings: Any,
 ) -> Response:
     """Return the resource's response to a request."""
     application = _application(collection, **settings)
@@ -162,7 +193,12 @@ def ask(
 
 
 def ask_later(
-    collection: Any, method: str, target: str, body: bytes = b"", *headers: tuple[bytes, bytes], **settings: Any
+    collection: Any,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    *headers: tuple[bytes, bytes],
+    **settings: Any,
 ) -> Response:
     """Return the response on a collection whose results come later."""
 
@@ -179,9 +215,12 @@ def ask_later(
 
 
 def an_application(*, tokens: bool = False, **settings: Any) -> Application:
-    """Return an application without a database, which can plan; with `tokens`, of which none is known."""
+    """Return an application without a database, which can plan; with `tokens`, of which none is
+    known."""
     collection: Any = InMemory()
-    return make_application(collection, Settings(**settings), TokenTable(collection) if tokens else None)
+    return make_application(
+        collection, Settings(**settings), TokenTable(collection) if tokens else None
+    )
 
 
 def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"") -> Request:

@@ -1,6 +1,8 @@
-"""The service inside the test's own process: real parts, but for the socket, whose place a `Line` takes.
+"""The service inside the test's own process: real parts, but for the socket, whose place a
+`Line` takes.
 
-What depends on time is told the time (`Connection.sweep`), and what a client does not read stays on the line.
+What depends on time is told the time (`Connection.sweep`), and what a client does not read stays
+on the line.
 """
 
 import asyncio
@@ -27,7 +29,8 @@ HIGH_WATER = 64 * 1024
 
 
 class Line(asyncio.Transport):
-    """A transport without a socket. While `stuck`, the client reads nothing and what is sent to it piles up."""
+    """A transport without a socket. While `stuck`, the client reads nothing and what is sent to
+    it piles up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +124,12 @@ class Inside:
         self.server_state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
         self._state = state
         self._config = uvicorn.Config(
-            service, interface="asgi3", log_config=None, access_log=False, ws="none", proxy_headers=False
+            service,
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            ws="none",
+            proxy_headers=False,
         )
         self._config.load()
 
@@ -132,11 +140,16 @@ class Inside:
         return application._planners["store"].__self__._collection
 
     def protocol(self, kind: type[Connection] = Connection, **changes: Any) -> Connection:
-        """Return a connection that has no transport yet; `changes` are other parts of the runtime."""
+        """Return a connection that has no transport yet; `changes` are other parts of the
+        runtime."""
         runtime = replace(self.service.runtime, **changes)
-        return kind(runtime, self._config, self.server_state, self._state, asyncio.get_running_loop())
+        return kind(
+            runtime, self._config, self.server_state, self._state, asyncio.get_running_loop()
+        )
 
-    def connect(self, kind: type[Connection] = Connection, **changes: Any) -> tuple[Connection, Line]:
+    def connect(
+        self, kind: type[Connection] = Connection, **changes: Any
+    ) -> tuple[Connection, Line]:
         connection = self.protocol(kind, **changes)
         line = Line()
         line.protocol = connection
@@ -146,7 +159,8 @@ class Inside:
 
 @asynccontextmanager
 async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
-    """Open a service without examples on a database in `folder`, by the ASGI life that a server gives it."""
+    """Open a service without examples on a database in `folder`, by the ASGI life that a server
+    gives it."""
     url = f"sqlite:///{folder}/stores.db"
     service = Service(make({"database": url, "examples": False, **settings}))
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -173,7 +187,9 @@ async def until(done: Callable[[], object]) -> None:
 
 async def settled(connection: Connection) -> None:
     """Wait until a connection has answered all that it was asked."""
-    await until(lambda: connection.exchange is None and not connection.waiting and not connection._unread)
+    await until(
+        lambda: connection.exchange is None and not connection.waiting and not connection._unread
+    )
 
 
 def cached(connection: Connection) -> int:

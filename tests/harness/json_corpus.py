@@ -7,7 +7,8 @@ DIGITS = b"9" * 5000
 
 
 def fill(frame: bytes, unit: bytes, end: bytes = b"") -> bytes:
-    """Repeat `unit` where `frame` has a %b until the body is as long as it may be; `end` is repeated as often."""
+    """Repeat `unit` where `frame` has a %b until the body is as long as it may be; `end` is
+    repeated as often."""
     count = (LIMIT - len(frame) + 2) // len(unit + end)
     return frame % (unit * count + end * count)
 

@@ -38,9 +38,14 @@ class Client:
         """Connect to 127.0.0.1; raises OSError."""
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
-    async def exchange(self, method: str, target: str, body: bytes = b"", fields: str = "") -> Response:
-        """Return the response to a request with these further lines of its head; raise Lost if it does not come."""
-        framing = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
+    async def exchange(
+        self, method: str, target: str, body: bytes = b"", fields: str = ""
+    ) -> Response:
+        """Return the response to a request with these further lines of its head; raise Lost if
+        it does not come."""
+        framing = (
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
+        )
         head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{framing}{fields}\r\n"
         self._writer.write(head.encode() + body)
         try:

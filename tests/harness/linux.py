@@ -1,4 +1,5 @@
-"""What Linux tells of a running service: memory, files, workers. A test that asks is skipped elsewhere."""
+"""What Linux tells of a running service: memory, files, workers. A test that asks is skipped
+elsewhere."""
 
 from pathlib import Path
 
@@ -53,10 +54,15 @@ def connections(pid: int) -> int:
 
 
 def in_kernel(port: int) -> int:
-    """Return how many bytes that clients sent to a port, over IPv4, have not been read by its process."""
+    """Return how many bytes that clients sent to a port, over IPv4, have not been read by its
+    process."""
     rows = [line.split() for line in (PROC / "net/tcp").read_text().splitlines()[1:]]
     clients = [row[4].partition(":")[0] for row in rows if row[2].endswith(f":{port:04X}")]
-    service = [row[4].partition(":")[2] for row in rows if row[1].endswith(f":{port:04X}") and row[3] != LISTENING]
+    service = [
+        row[4].partition(":")[2]
+        for row in rows
+        if row[1].endswith(f":{port:04X}") and row[3] != LISTENING
+    ]
     return sum(int(size, 16) for size in clients + service)
 
 
@@ -64,7 +70,9 @@ def ports(pid: int) -> set[int]:
     """Return the ports of IPv4 that a process listens on."""
     rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
     own = sockets(pid)
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTENING and row[9] in own}
+    return {
+        int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTENING and row[9] in own
+    }
 
 
 def parent(pid: int) -> int:
@@ -80,7 +88,11 @@ def workers(service: Running) -> set[int]:
     """Return the processes that serve, if they are several."""
     supervisor = service.process.pid
     of(supervisor)
-    children = {pid for pid in map(int, (path.name for path in PROC.glob("[0-9]*"))) if parent(pid) == supervisor}
+    children = {
+        pid
+        for pid in map(int, (path.name for path in PROC.glob("[0-9]*")))
+        if parent(pid) == supervisor
+    }
     return {pid for pid in children if "spawn_main" in _name(pid)}
 
 

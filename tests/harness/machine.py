@@ -13,7 +13,8 @@ REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(","
 
 
 def need(program: str, reason: str) -> NoReturn:
-    """Skip a test that lacks a program; fail it where STOREKEEPER_REQUIRE says that it has to be there."""
+    """Skip a test that lacks a program; fail it where STOREKEEPER_REQUIRE says that it has to be
+    there."""
     if program in REQUIRED:
         pytest.fail(f"{program} is required: {reason}")
     pytest.skip(reason)
@@ -21,7 +22,8 @@ def need(program: str, reason: str) -> NoReturn:
 
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a file system in memory, with its own size, on `folder`; skip where that is not allowed."""
+    """Mount a file system in memory, with its own size, on `folder`; skip where that is not
+    allowed."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     try:

@@ -17,7 +17,9 @@ def series(name: str, **labels: str) -> Series:
 
 def parse(text: str) -> Mapping[Series, float]:
     """Return each series with its value; no series comes twice."""
-    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    samples = [
+        sample for family in text_string_to_metric_families(text) for sample in family.samples
+    ]
     found = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
     assert len(found) == len(samples)
     return found

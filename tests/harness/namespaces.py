@@ -1,7 +1,8 @@
-"""A machine of a test's own, for pages that install: own /etc, /opt, /var, network, memory and processes; then gone.
+"""A machine of a test's own, for pages that install: own /etc, /opt, /var, network, memory and
+processes; then gone.
 
-It is made of Linux's namespaces, so nothing that root does there changes the machine that it runs on. systemd cannot
-run in it: `systemctl.py` does what the unit says instead.
+It is made of Linux's namespaces, so nothing that root does there changes the machine that it
+runs on. systemd cannot run in it: `systemctl.py` does what the unit says instead.
 """
 
 import os
@@ -13,8 +14,26 @@ from pathlib import Path
 
 from tests.harness.pages import ROOT, STEP_TIMEOUT, Shell
 
-NAMESPACES = ["unshare", "--mount", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-PROGRAMS = ["unshare", "nginx", "systemd-analyze", "runuser", "setpriv", "useradd", "curl", "openssl"]
+NAMESPACES = [
+    "unshare",
+    "--mount",
+    "--net",
+    "--ipc",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+]
+PROGRAMS = [
+    "unshare",
+    "nginx",
+    "systemd-analyze",
+    "runuser",
+    "setpriv",
+    "useradd",
+    "curl",
+    "openssl",
+]
 FRESH = "/opt /srv /home /root /var/lib /var/log /var/backups /usr/local/sbin /run"
 """Folders that are empty on the machine; /etc is a copy, the rest is read as it is."""
 

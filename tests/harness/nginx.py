@@ -37,14 +37,17 @@ http {
 
 @contextmanager
 def nginx(folder: Path, service: int, path: str = "/", settings: str = "") -> Iterator[int]:
-    """Run a proxy that has the service below a path, with settings of its server; yield its port."""
+    """Run a proxy that has the service below a path, with settings of its server; yield its
+    port."""
     program = shutil.which("nginx")
     if program is None:
         need("nginx", "nginx is not installed")
     port = free_port()
     configuration = folder / "nginx.conf"
     configuration.write_text(_CONFIGURATION % (port, settings, path, service))
-    process = subprocess.Popen([program, "-p", str(folder), "-e", "stderr", "-c", str(configuration)])
+    process = subprocess.Popen(
+        [program, "-p", str(folder), "-e", "stderr", "-c", str(configuration)]
+    )
     try:
         until(lambda: _accepts(port))
         yield port

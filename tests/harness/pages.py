@@ -1,4 +1,5 @@
-"""The pages as tests read them: their commands with what they print, and the shell that runs them in order."""
+"""The pages as tests read them: their commands with what they print, and the shell that runs
+them in order."""
 
 import os
 import re
@@ -15,8 +16,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 REFERENCE = sorted((ROOT / "docs/reference").glob("*.md"))
-PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), *REFERENCE]
-ON_A_MACHINE = [ROOT / f"docs/{name}.md" for name in ("installing", "proxy", "backups", "monitoring", "postgresql")]
+PAGES = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *REFERENCE,
+]
+ON_A_MACHINE = [
+    ROOT / f"docs/{name}.md"
+    for name in ("installing", "proxy", "backups", "monitoring", "postgresql")
+]
 """The pages whose commands are run one after the other, on one machine."""
 
 SERVES = "serves until it is stopped; the test has a service that was started with the same options"
@@ -39,7 +49,8 @@ _STEP = re.compile(r"^([$#]) ((?:.*\\\n)*.*)\n((?:(?![$#] ).+\n)*)", re.MULTILIN
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a page: who types it (`$` anybody, `#` root), and what the page says that it prints."""
+    """A command of a page: who types it (`$` anybody, `#` root), and what the page says that it
+    prints."""
 
     where: str
     prompt: str
@@ -54,7 +65,9 @@ class Step:
     def at(self, port: int) -> "Step":
         """Return the step with a service at another port of this machine."""
         old, new = "127.0.0.1:8080", f"127.0.0.1:{port}"
-        return replace(self, command=self.command.replace(old, new), printed=self.printed.replace(old, new))
+        return replace(
+            self, command=self.command.replace(old, new), printed=self.printed.replace(old, new)
+        )
 
     def difference(self, status: int, output: str) -> str | None:
         """Return how a run differs from what the page says; a `…` there stands for anything."""
@@ -95,9 +108,12 @@ def steps(page: Path, section: str = "") -> list[Step]:
 
 
 class Shell:
-    """A shell that keeps its folder and its variables from one command to the next, as a reader's does."""
+    """A shell that keeps its folder and its variables from one command to the next, as a
+    reader's does."""
 
-    def __init__(self, argv: Sequence[str], folder: Path, env: dict[str, str], files: Sequence[int] = ()) -> None:
+    def __init__(
+        self, argv: Sequence[str], folder: Path, env: dict[str, str], files: Sequence[int] = ()
+    ) -> None:
         self.process = subprocess.Popen(
             argv,
             cwd=folder,
@@ -110,7 +126,8 @@ class Shell:
         )
 
     def run(self, command: str, timeout: float = STEP_TIMEOUT) -> tuple[int, str]:
-        """Run one command; return its status and all that it printed. It fails after `timeout` seconds."""
+        """Run one command; return its status and all that it printed. It fails after `timeout`
+        seconds."""
         assert self.process.stdin
         end = secrets.token_hex(8)
         self.process.stdin.write(f'{{ {command}\n}} </dev/null 2>&1; echo "{end} $?"\n'.encode())
@@ -118,7 +135,9 @@ class Shell:
         output = ""
         deadline = time.monotonic() + timeout
         while not (found := re.search(rf"{end} (\d+)\n", output)):
-            output += self._read(deadline, f"{command} takes longer than {timeout} s, or ended the shell:\n{output}")
+            output += self._read(
+                deadline, f"{command} takes longer than {timeout} s, or ended the shell:\n{output}"
+            )
         return int(found[1]), output[: found.start()].replace("\r\n", "\n")
 
     def _read(self, deadline: float, complaint: str) -> str:
@@ -141,7 +160,9 @@ def follower(folder: Path, **env: str) -> Iterator[Shell]:
     """A shell in a folder that has this checkout's `.venv`."""
     if not (folder / ".venv").exists():
         (folder / ".venv").symlink_to(ROOT / ".venv")
-    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
+    mine = {
+        name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")
+    }
     shell = Shell(["bash"], folder, mine | env)
     try:
         yield shell

@@ -1,4 +1,5 @@
-"""Payloads that break a rule, each with its message, and bodies that are no JSON (decisions 3 to 15)."""
+"""Payloads that break a rule, each with its message, and bodies that are no JSON (decisions 3 to
+15)."""
 
 import json
 
@@ -29,7 +30,11 @@ VIOLATIONS: list[tuple[object, str, list[str]]] = [
     ({"name": "A\0"}, NAME_NULL_CHARACTER, ["name"]),
     ({"name": "\0"}, NAME_NULL_CHARACTER, ["name"]),
     ({"name": "A", "address": "B\0C"}, ADDRESS_NULL_CHARACTER, ["address"]),
-    ({"name": "\0", "address": "\0"}, f"{NAME_NULL_CHARACTER}. {ADDRESS_NULL_CHARACTER}", ["name", "address"]),
+    (
+        {"name": "\0", "address": "\0"},
+        f"{NAME_NULL_CHARACTER}. {ADDRESS_NULL_CHARACTER}",
+        ["name", "address"],
+    ),
     ([], NOT_OBJECT, []),
     ([{"name": "A"}], NOT_OBJECT, []),
     ("name", NOT_OBJECT, []),
@@ -42,8 +47,13 @@ VIOLATIONS: list[tuple[object, str, list[str]]] = [
 
 
 def encoded(payload: object) -> object:
-    """Return a payload as the bytes that the rule is about; Python writes 1e400 as Infinity, which is no JSON."""
-    text = json.dumps(payload).replace("Infinity", "1e400") if isinstance(payload, dict | list | str | int) else ""
+    """Return a payload as the bytes that the rule is about; Python writes 1e400 as Infinity,
+    which is no JSON."""
+    text = (
+        json.dumps(payload).replace("Infinity", "1e400")
+        if isinstance(payload, dict | list | str | int)
+        else ""
+    )
     return text.encode() if text else payload
 
 

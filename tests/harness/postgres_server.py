@@ -1,4 +1,5 @@
-"""A real PostgreSQL in a temporary folder, run by an ordinary user: started, stopped, killed, copied, promoted."""
+"""A real PostgreSQL in a temporary folder, run by an ordinary user: started, stopped, killed,
+copied, promoted."""
 
 import itertools
 import os
@@ -45,14 +46,20 @@ class Missing(Exception):
 
 def binaries() -> Path:
     """Return the folder of PostgreSQL's programs, the newest version's; raise Missing."""
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    folders = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name)
+    )
     if configured := shutil.which("pg_config"):
-        found = subprocess.run([configured, "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run(
+            [configured, "--bindir"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         folders.insert(0, Path(found))
     for folder in reversed(folders):
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
-    raise Missing("PostgreSQL's initdb and postgres are not installed (Debian: apt-get install postgresql)")
+    raise Missing(
+        "PostgreSQL's initdb and postgres are not installed (Debian: apt-get install postgresql)"
+    )
 
 
 def _ordinary_user() -> pwd.struct_passwd:
@@ -60,7 +67,9 @@ def _ordinary_user() -> pwd.struct_passwd:
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
-    raise Missing("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+    raise Missing(
+        "PostgreSQL does not run as root, and there is neither a user postgres nor nobody"
+    )
 
 
 class Server:
@@ -109,7 +118,8 @@ class Server:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     def start(self) -> None:
-        """Start, and return once it takes connections. A killed one's children may have to die first."""
+        """Start, and return once it takes connections. A killed one's children may have to die
+        first."""
         deadline = time.monotonic() + TIMEOUT
         while not self._try_start(deadline):
             if time.monotonic() > deadline:
@@ -146,7 +156,8 @@ class Server:
         self._run("pg_ctl", "promote", "--wait", "--pgdata", str(self.data))
 
     def sql(self, statement: str, database: str = "postgres") -> str:
-        """Run a statement, or several as one transaction; give what the last returns as psql does unaligned."""
+        """Run a statement, or several as one transaction; give what the last returns as psql
+        does unaligned."""
         connection = pq.PGconn.connect(self.url(database).encode())
         try:
             return _executed(connection, statement)
@@ -157,7 +168,8 @@ class Server:
         """Make a database; give its URL."""
         name = f"test_{next(self._numbers)}"
         connection = self._connection()
-        # To copy files takes a half of what writing all of them to the log does; before 15 there was nothing else.
+        # To copy files takes a half of what writing all of them to the log does; before 15 there
+        # was nothing else.
         how = " STRATEGY FILE_COPY" if connection.server_version >= 15_00_00 else ""
         _executed(connection, f"CREATE DATABASE {name}{how}")
         return self.url(name)
@@ -172,7 +184,8 @@ class Server:
             _executed(self._connection(), f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     def _connection(self) -> PGconn:
-        """Return a connection that lasts while the server runs: to connect takes as much as what is then said."""
+        """Return a connection that lasts while the server runs: to connect takes as much as what
+        is then said."""
         self._kept = self._kept or pq.PGconn.connect(self.url().encode())
         return self._kept
 
@@ -198,7 +211,8 @@ class Server:
 
     def _try_start(self, deadline: float) -> bool:
         settings = [
-            f"--{name}={value}" for name, value in (SETTINGS | self.settings | {"port": str(self.port)}).items()
+            f"--{name}={value}"
+            for name, value in (SETTINGS | self.settings | {"port": str(self.port)}).items()
         ]
         # On its own socket: at its port somebody else may have come first.
         with (self.folder / "log").open("ab") as log:
@@ -209,7 +223,13 @@ class Server:
             )  # fmt: skip
         while self.process.poll() is None and time.monotonic() < deadline:
             ready = subprocess.run(
-                [self.bin / "pg_isready", "--quiet", f"--host={self.folder}", f"--port={self.port}"], check=False
+                [
+                    self.bin / "pg_isready",
+                    "--quiet",
+                    f"--host={self.folder}",
+                    f"--port={self.port}",
+                ],
+                check=False,
             )
             if ready.returncode == 0:
                 return True
@@ -227,14 +247,20 @@ class Server:
 
 def _executed(connection: PGconn, statement: str) -> str:
     result = connection.exec_(statement.encode())
-    assert result.status in {pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK}, connection.get_error_message()
-    rows = ([result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples))
+    assert result.status in {pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK}, (
+        connection.get_error_message()
+    )
+    rows = (
+        [result.get_value(row, column) for column in range(result.nfields)]
+        for row in range(result.ntuples)
+    )
     return b"\n".join(b"|".join(value or b"" for value in row) for row in rows).decode().strip()
 
 
 @contextmanager
 def running(**settings: str) -> Iterator[Server]:
-    """Return a new server that runs, with these settings; stop it and delete its folder, whatever happens."""
+    """Return a new server that runs, with these settings; stop it and delete its folder,
+    whatever happens."""
     with folder() as path:
         server = Server(path)
         server.create()
@@ -287,7 +313,8 @@ def _shared() -> Server:
 
 
 def shared() -> Server:
-    """Return the server that all tests of this process share; for what does not stop or kill it. Raises Missing."""
+    """Return the server that all tests of this process share; for what does not stop or kill it.
+    Raises Missing."""
     return _shared()
 
 
@@ -300,10 +327,13 @@ def stop_shared() -> None:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Return a temporary folder that another user can reach (pytest's own cannot be entered by others)."""
+    """Return a temporary folder that another user can reach (pytest's own cannot be entered by
+    others)."""
     path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-", dir=_memory()))
     # Should this process be killed, the watch ends the server and deletes the folder.
-    watch = subprocess.Popen(["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True)
+    watch = subprocess.Popen(
+        ["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True
+    )
     try:
         yield path
     finally:
@@ -314,7 +344,8 @@ def folder() -> Iterator[Path]:
 
 
 def shared_memory(folder: Path) -> str | None:
-    """Return the segment of System V of a server that runs or was killed: it stays, and a machine has 4,096."""
+    """Return the segment of System V of a server that runs or was killed: it stays, and a
+    machine has 4,096."""
     with suppress(FileNotFoundError, IndexError):  # such as of a server that was stopped
         return (folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
     return None

@@ -1,9 +1,10 @@
-"""Handles on a SQLite database in a process of their own, for the tests that break what is under them.
+"""Handles on a SQLite database in a process of their own, for the tests that break what is under
+them.
 
     python -m tests.harness.probe PATH QUESTION,QUESTION... [nobody]
 
-opens one for each question, says so, waits for a line, asks each, prints the responses as JSON, and closes them. With
-`nobody` it has no rights.
+opens one for each question, says so, waits for a line, asks each, prints the responses as JSON,
+and closes them. With `nobody` it has no rights.
 """
 
 import asyncio
@@ -63,14 +64,17 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "state": _state,
     "changes": _changes,
     "write": lambda collection: asyncio.gather(
-        create(collection, Payload("New", "x" * 200)), replace(collection, 1, Payload("Replaced", "x" * 200))
+        create(collection, Payload("New", "x" * 200)),
+        replace(collection, 1, Payload("Replaced", "x" * 200)),
     ),
     "load": lambda collection: collection.load(numbered(LOAD)),
     "in_session": lambda collection: collection.in_session(
         lambda session: staging.load(session, numbered(LOAD)), 0.3
     ),
     "figures": lambda collection: collection.figures(),
-    "with_snapshot": lambda collection: collection.with_snapshot(lambda snapshot: list(snapshot.rows("stores"))),
+    "with_snapshot": lambda collection: collection.with_snapshot(
+        lambda snapshot: list(snapshot.rows("stores"))
+    ),
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),
     "change_token": _change_token,
@@ -106,12 +110,19 @@ async def main() -> None:
     if not rights:
         SqliteDatabase(Path(path)).prepare()
     failures: dict[str, list[object]] = {question: [] for question in questions.split(",")}
-    opened = {question: SqliteCollection(Path(path), failures[question].append) for question in failures}
+    opened = {
+        question: SqliteCollection(Path(path), failures[question].append) for question in failures
+    }
     print("ready", flush=True)
     for _ in iter(sys.stdin.readline, "\n"):
-        responses = {question: await _ask(collection, question) for question, collection in opened.items()}
+        responses = {
+            question: await _ask(collection, question) for question, collection in opened.items()
+        }
         told = {question: [str(error) for error in failures[question]] for question in opened}
-        print(json.dumps({question: [responses[question], told[question]] for question in opened}), flush=True)
+        print(
+            json.dumps({question: [responses[question], told[question]] for question in opened}),
+            flush=True,
+        )
     for collection in opened.values():
         await collection.close()
     print("closed", flush=True)

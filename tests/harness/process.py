@@ -1,4 +1,5 @@
-"""The real command on a free port, as a user runs it: started, waited for, always stopped by its process id."""
+"""The real command on a free port, as a user runs it: started, waited for, always stopped by its
+process id."""
 
 import json
 import os
@@ -28,9 +29,13 @@ PIPE = 64 * 1024
 
 
 def run(
-    *args: str, env: dict[str, str] | None = None, stdin: bytes = b"", stdout: IO[bytes] | None = None
+    *args: str,
+    env: dict[str, str] | None = None,
+    stdin: bytes = b"",
+    stdout: IO[bytes] | None = None,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run a command to its end, with `stdin` in a pipe; what it writes to a `stdout` that is given is not read."""
+    """Run a command to its end, with `stdin` in a pipe; what it writes to a `stdout` that is
+    given is not read."""
     with TemporaryFile() as out, TemporaryFile() as error, fed(stdin) as given:
         process = start(*args, env=env, stdin=given, stdout=stdout or out, stderr=error)
         try:
@@ -49,7 +54,8 @@ def start(
     stderr: IO[bytes] | None = None,
     env: dict[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Start a command with these standard streams; nothing comes from the others, and nobody reads them."""
+    """Start a command with these standard streams; nothing comes from the others, and nobody
+    reads them."""
     with Path(os.devnull).open("r+b") as none:
         files = [(each or none).fileno() for each in (stdin, stdout, stderr)]
         return launch([*COMMAND, *args], environment(env), files)
@@ -68,12 +74,15 @@ def fed(data: bytes) -> Iterator[IO[bytes]]:
 
 def environment(changes: dict[str, str] | None) -> dict[str, str]:
     """Return this process's environment without settings, with these changes."""
-    mine = {name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")}
+    mine = {
+        name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")
+    }
     return mine | (changes or {})
 
 
 def free_port() -> int:
-    """Return a port at which nobody listens, and that the kernel gives to no client meanwhile: it is below those."""
+    """Return a port at which nobody listens, and that the kernel gives to no client meanwhile:
+    it is below those."""
     while True:
         port = 10_000 + secrets.randbelow(20_000)
         with socket.socket() as probe, suppress(OSError):
@@ -141,7 +150,8 @@ class Running:
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
     def raw(self, data: bytes, timeout: float = TIMEOUT) -> bytes:
-        """Send bytes on a connection of its own and give all that comes until the service closes it."""
+        """Send bytes on a connection of its own and give all that comes until the service closes
+        it."""
         with self.socket(timeout) as client:
             client.sendall(data)
             return read_all(client)
@@ -153,7 +163,11 @@ class Running:
 
 
 def ask(
-    connection: HTTPConnection, method: str, target: str, body: object = None, headers: dict[str, str] | None = None
+    connection: HTTPConnection,
+    method: str,
+    target: str,
+    body: object = None,
+    headers: dict[str, str] | None = None,
 ) -> Response:
     """Send a request on a connection and read its response."""
     sent = dict(headers or {})
@@ -185,10 +199,11 @@ def serving(
     program: Sequence[str] = COMMAND,
     within: Sequence[str] = (),
 ) -> Iterator[Running]:
-    """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever happens.
+    """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever
+    happens.
 
-    It begins with no stores unless `args` say otherwise. `program` may be another than the real command;
-    `within` is a command that runs it.
+    It begins with no stores unless `args` say otherwise. `program` may be another than the real
+    command; `within` is a command that runs it.
     """
     log = folder / f"log-{time.monotonic_ns()}"
     url = database or f"sqlite:///{folder}/stores.db"
@@ -210,12 +225,16 @@ def serving(
             kill_group(process)
 
 
-def launch(command: Sequence[str], env: dict[str, str], files: Sequence[int]) -> "subprocess.Popen[bytes]":
+def launch(
+    command: Sequence[str], env: dict[str, str], files: Sequence[int]
+) -> "subprocess.Popen[bytes]":
     """Start a command; a Python program of ours as a fork, where that makes no difference."""
     program = command[1:] if command[0] == sys.executable else command
     if sys.platform != "linux" or program[0] not in OURS or not forks.server().can(env):
         stdin, stdout, stderr = files
-        return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True)
+        return subprocess.Popen(
+            command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+        )
     return forks.server().start(program, env, files)
 
 

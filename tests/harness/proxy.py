@@ -1,4 +1,5 @@
-"""A TCP proxy on 127.0.0.1 whose lines can be cut at any byte, or stand still (fault table, rows E5, E6)."""
+"""A TCP proxy on 127.0.0.1 whose lines can be cut at any byte, or stand still (fault table, rows
+E5, E6)."""
 
 import asyncio
 import random
@@ -33,7 +34,8 @@ class Proxy:
 
     @contextmanager
     def cutting(self, most: int, *, responses: bool = False) -> Iterator[None]:
-        """Cut every connection that is made from now on, after up to so many bytes in one of its directions.
+        """Cut every connection that is made from now on, after up to so many bytes in one of its
+        directions.
 
         With `answers`, that is the one from the target, and only what follows the greeting.
         """
@@ -47,7 +49,8 @@ class Proxy:
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Deliver nothing, and tell nobody; what was sent meanwhile comes late, as from a network that is back."""
+        """Deliver nothing, and tell nobody; what was sent meanwhile comes late, as from a
+        network that is back."""
         self._loop.call_soon_threadsafe(self._moving.clear)
         try:
             yield
@@ -84,8 +87,12 @@ class Proxy:
             lefts: list[float] = [float("inf"), float("inf")]
             if self._most is not None:
                 # Not all of them while they still greet each other.
-                least = self._random.choice((0, HANDSHAKE) if len(self._directions) == 2 else (HANDSHAKE,))
-                lefts[self._random.choice(self._directions)] = self._random.randint(least, self._most)
+                least = self._random.choice(
+                    (0, HANDSHAKE) if len(self._directions) == 2 else (HANDSHAKE,)
+                )
+                lefts[self._random.choice(self._directions)] = self._random.randint(
+                    least, self._most
+                )
             pumps = [self._pump(0, reader, forth, lefts[0]), self._pump(1, back, writer, lefts[1])]
             running = [asyncio.ensure_future(pump) for pump in pumps]
             try:
@@ -101,7 +108,11 @@ class Proxy:
                 side.close()
 
     async def _pump(
-        self, direction: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: float
+        self,
+        direction: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        left: float,
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):

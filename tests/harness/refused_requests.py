@@ -1,4 +1,5 @@
-"""Requests as raw bytes that the HTTP layer refuses, and those beside them that it accepts (decision 27)."""
+"""Requests as raw bytes that the HTTP layer refuses, and those beside them that it accepts
+(decision 27)."""
 
 from tests.harness.wire import HOST, create
 
@@ -58,7 +59,10 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "a method in small letters": (501, b"get /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "an overlong method": (501, b"M" * 50 + b" /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "a method longer than any line": (501, b"M" * 9000 + b" /test HTTP/1.1\r\n" + HOST + b"\r\n"),
-    "an overlong method before the longest target": (501, b"M" * 60 + b" /" + b"t" * 8191 + b" HTTP/1.1\r\n"),
+    "an overlong method before the longest target": (
+        501,
+        b"M" * 60 + b" /" + b"t" * 8191 + b" HTTP/1.1\r\n",
+    ),
     "a method that begins as a known one": (501, b"GETX /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "a method of RTSP": (501, b"DESCRIBE /test HTTP/1.1\r\n" + HOST + b"\r\n"),
     "an unknown method and no version": (400, b"FOO /test\r\n\r\n"),
@@ -138,11 +142,17 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "chunked, chunked": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: chunked, chunked\r\n")),
     "chunked twice": (400, in_chunks(IN_CHUNKS, CHUNKED + CHUNKED)),
     "chunked in quotes": (400, in_chunks(IN_CHUNKS, b'Transfer-Encoding: "chunked"\r\n')),
-    "chunked and a vertical tab": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: \x0bchunked\r\n")),
+    "chunked and a vertical tab": (
+        400,
+        in_chunks(IN_CHUNKS, b"Transfer-Encoding: \x0bchunked\r\n"),
+    ),
     "chunked; x": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding: chunked;x=1\r\n")),
     "no transfer coding": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding:\r\n")),
     "a folded transfer coding": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding:\r\n chunked\r\n")),
-    "a transfer coding with a space": (400, in_chunks(IN_CHUNKS, b"Transfer-Encoding : chunked\r\n")),
+    "a transfer coding with a space": (
+        400,
+        in_chunks(IN_CHUNKS, b"Transfer-Encoding : chunked\r\n"),
+    ),
     # Chunks.
     "chunk size +10": (400, in_chunks(b"+" + IN_CHUNKS)),
     "chunk size -10": (400, in_chunks(b"-" + IN_CHUNKS)),
@@ -152,7 +162,10 @@ REFUSED: dict[str, tuple[int, bytes]] = {
     "chunk size g": (400, in_chunks(b"g\r\n" + BODY + b"\r\n0\r\n\r\n")),
     "no chunk size": (400, in_chunks(b"\r\n" + BODY + b"\r\n0\r\n\r\n")),
     "a chunk size of 2^64": (400, in_chunks(b"10000000000000000\r\n" + BODY)),
-    "a chunk size of 2^64 + 16": (400, in_chunks(b"10000000000000010\r\n" + BODY + b"\r\n0\r\n\r\n")),
+    "a chunk size of 2^64 + 16": (
+        400,
+        in_chunks(b"10000000000000010\r\n" + BODY + b"\r\n0\r\n\r\n"),
+    ),
     "a chunk longer than its size": (400, in_chunks(b"0f" + IN_CHUNKS[2:])),
     "a chunk without its end": (400, in_chunks(b"10\r\n" + BODY + b"0\r\n\r\n")),
     "a chunk size that ends in LF": (400, in_chunks(b"10\n" + BODY + b"\r\n0\r\n\r\n")),

@@ -1,4 +1,5 @@
-"""Stores and their changes as tests expect them, by the fields that a store has. Quick to import."""
+"""Stores and their changes as tests expect them, by the fields that a store has. Quick to
+import."""
 
 import re
 from typing import Any
@@ -14,7 +15,8 @@ ChangeRow = tuple[Any, ...]
 
 
 def fields(*values: str | None) -> dict[str, Any]:
-    """Return what clients see of a store besides its id: the values of its fields, null for those left out."""
+    """Return what clients see of a store besides its id: the values of its fields, null for
+    those left out."""
     return dict.fromkeys(CONTENT) | dict(zip(CONTENT, values, strict=False))
 
 
@@ -29,7 +31,8 @@ def content(of: Payload | Store) -> list[Any]:
 
 
 def an_export(*stores: tuple[Any, ...]) -> bytes:
-    """Return an export of stores, each as `shown` takes it, without versions and without values that need quotes."""
+    """Return an export of stores, each as `shown` takes it, without versions and without values
+    that need quotes."""
     rows = [[*shown(0, ""), "version"], *([*shown(*store).values(), ""] for store in stores)]
     return b"".join(b"%b\r\n" % ",".join(str(cell or "") for cell in row).encode() for row in rows)
 

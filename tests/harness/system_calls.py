@@ -1,4 +1,5 @@
-"""System calls that fail or wait, by strace: of a program that starts, or of a process that runs."""
+"""System calls that fail or wait, by strace: of a program that starts, or of a process that
+runs."""
 
 import os
 import signal
@@ -45,7 +46,9 @@ def injecting(pid: int, calls: str, path: Path) -> Iterator[None]:
     """Let the kernel answer EIO to these calls of a process on that file."""
     inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO", "-P", str(path)]
     try:
-        strace = subprocess.Popen(["strace", "-f", "-p", str(pid), *inject], stderr=subprocess.PIPE, text=True)
+        strace = subprocess.Popen(
+            ["strace", "-f", "-p", str(pid), *inject], stderr=subprocess.PIPE, text=True
+        )
     except FileNotFoundError:
         need("strace", "there is no strace")
     assert strace.stderr

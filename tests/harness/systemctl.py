@@ -1,9 +1,10 @@
-"""`systemctl` on a test's machine, where systemd cannot run: starts a unit's command as the unit says, and stops it.
+"""`systemctl` on a test's machine, where systemd cannot run: starts a unit's command as the unit
+says, and stops it.
 
-What it carries out of a unit: Type=notify (a start waits until the service responds) and oneshot (until it ends),
-User, EnvironmentFile, ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an empty CapabilityBoundingSet, and
-ProtectSystem=strict with StateDirectory, ReadWritePaths and PrivateTmp (/var, /tmp can be written). Of sockets and
-timers it carries out nothing.
+What it carries out of a unit: Type=notify (a start waits until the service responds) and oneshot
+(until it ends), User, EnvironmentFile, ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an empty
+CapabilityBoundingSet, and ProtectSystem=strict with StateDirectory, ReadWritePaths and
+PrivateTmp (/var, /tmp can be written). Of sockets and timers it carries out nothing.
 """
 
 import configparser
@@ -21,7 +22,11 @@ UNITS = Path("/etc/systemd/system")
 
 
 def main(verb: str, *rest: str) -> None:
-    names = [name for name in rest if not name.startswith("--") and not name.endswith((".socket", ".timer"))]
+    names = [
+        name
+        for name in rest
+        if not name.startswith("--") and not name.endswith((".socket", ".timer"))
+    ]
     for name in names:
         if verb in {"stop", "restart"}:
             stop(name)
@@ -47,7 +52,9 @@ def start(name: str) -> None:
     unit.read(UNITS / f"{name}.service")
     service = unit["Service"]
     if service["Type"] == "oneshot":
-        done = subprocess.run(command(service), env=settings(service), umask=int(service["UMask"], 8), check=False)
+        done = subprocess.run(
+            command(service), env=settings(service), umask=int(service["UMask"], 8), check=False
+        )
         sys.exit(done.returncode)
     log = Path(f"/run/{name}.log")  # not in /var/log, where a page puts one
     with log.open("wb") as opened:
@@ -71,18 +78,35 @@ def command(service: configparser.SectionProxy) -> list[str]:
     assert service.getboolean("NoNewPrivileges")
     assert service["CapabilityBoundingSet"] == ""
     user = service["User"]
-    run = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--no-new-privs", "--bounding-set=-all"]
+    run = [
+        "setpriv",
+        f"--reuid={user}",
+        f"--regid={user}",
+        "--init-groups",
+        "--no-new-privs",
+        "--bounding-set=-all",
+    ]
     run += shlex.split(service["ExecStart"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    files = min(int(service.get("LimitNOFILE", most)), most)  # systemd may raise the hard limit, a test may not
+    files = min(
+        int(service.get("LimitNOFILE", most)), most
+    )  # systemd may raise the hard limit, a test may not
     run = ["prlimit", f"--nofile={files}", *run]
-    return ["unshare", "--mount", "sh", "-c", f"mount -o remount,bind,ro / && exec {shlex.join(run)}"]
+    return [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f"mount -o remount,bind,ro / && exec {shlex.join(run)}",
+    ]
 
 
 def settings(service: configparser.SectionProxy) -> dict[str, str]:
     file = Path(service["EnvironmentFile"])
     lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
-    return {"PATH": "/usr/bin:/bin"} | {line.partition("=")[0]: line.partition("=")[2].strip("'") for line in lines}
+    return {"PATH": "/usr/bin:/bin"} | {
+        line.partition("=")[0]: line.partition("=")[2].strip("'") for line in lines
+    }
 
 
 if __name__ == "__main__":

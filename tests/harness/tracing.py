@@ -1,4 +1,5 @@
-"""What coverage cannot stand by itself: threads that start at once, and an interrupt in the middle of tracing."""
+"""What coverage cannot stand by itself: threads that start at once, and an interrupt in the
+middle of tracing."""
 
 import sys
 import time
@@ -8,9 +9,11 @@ from coverage.collector import Collector
 
 
 def let_threads_set_traces() -> None:
-    """Have a thread try again where Python 3.11 lets it set no trace function because another one is just doing that.
+    """Have a thread try again where Python 3.11 lets it set no trace function because another
+    one is just doing that.
 
-    It would die at its start, which is how coverage counts it, and what waits for it would wait for ever.
+    It would die at its start, which is how coverage counts it, and what waits for it would wait
+    for ever.
     """
     settrace = sys.settrace
 
@@ -27,7 +30,8 @@ def let_threads_set_traces() -> None:
 
 
 def let_interrupts_pass() -> None:
-    """Have the tracer take no lock: one that an interrupt ends would keep it, and the next would wait for ever.
+    """Have the tracer take no lock: one that an interrupt ends would keep it, and the next would
+    wait for ever.
 
     The interpreter's lock is enough for what coverage does with its data.
     """

@@ -1,7 +1,8 @@
-"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED names which of them.
+"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED
+names which of them.
 
-Each test of a promise must fail on a build that breaks it; else it shows nothing. Workers are started anew as
-this file, so that each of them is changed too.
+Each test of a promise must fail on a build that breaks it; else it shows nothing. Workers are
+started anew as this file, so that each of them is changed too.
 """
 
 import asyncio
@@ -58,7 +59,9 @@ def sees_own_writes_only() -> None:
     now = next(own)
     commit = Writer.commit
 
-    async def commit_and_count(writer: Writer, batch: Sequence[Command], deadline: float) -> Sequence[Result]:
+    async def commit_and_count(
+        writer: Writer, batch: Sequence[Command], deadline: float
+    ) -> Sequence[Result]:
         nonlocal now
         results = await commit(writer, batch, deadline)
         now = next(own)
@@ -112,7 +115,9 @@ def counts_ids_in_memory() -> None:
 
     def apply_counted(commands: Sequence[Command], found: Before, now: int) -> Batch:
         nonlocal count
-        batch: Batch = apply(commands, msgspec.structs.replace(found, count=count or found.count), now)
+        batch: Batch = apply(
+            commands, msgspec.structs.replace(found, count=count or found.count), now
+        )
         count = batch.count
         return batch
 
@@ -122,7 +127,9 @@ def counts_ids_in_memory() -> None:
 def reads_pages_as_they_are() -> None:
     """The later pages of a long list are not as of the first one."""
     page = Reader._page
-    vars_of(Reader)._page = lambda reader, ids, state: page(reader, ids, state._replace(version=2**62))
+    vars_of(Reader)._page = lambda reader, ids, state: page(
+        reader, ids, state._replace(version=2**62)
+    )
 
 
 def ignores_if_match() -> None:
@@ -198,7 +205,8 @@ def takes_all_bodies() -> None:
 
 
 def goes_by_what_the_kernel_took() -> None:
-    """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it likes."""
+    """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it
+    likes."""
     vars_of(deadlines).acknowledged = lambda _transport: None
     vars_of(listener).limit_unsent = lambda _listener: None
 
@@ -293,7 +301,9 @@ def starts_and_stops_soon() -> None:
     """What a start or a stop waits for takes about a second at most."""
     vars_of(server).GRACEFUL_TIMEOUT = 1
     vars_of(service).EXAMPLES_TIMEOUT = 0.5
-    vars_of(import_module("storekeeper.postgres.schema"))._LOCK_TIMEOUT = "SET LOCAL lock_timeout = '0.5s'"
+    vars_of(
+        import_module("storekeeper.postgres.schema")
+    )._LOCK_TIMEOUT = "SET LOCAL lock_timeout = '0.5s'"
 
 
 def has_a_slow_disk() -> None:

@@ -1,4 +1,5 @@
-"""HTTP/1.1 as it is on the wire: requests written by hand, responses cut out of the bytes, the shape of an error."""
+"""HTTP/1.1 as it is on the wire: requests written by hand, responses cut out of the bytes, the
+shape of an error."""
 
 import json
 import socket
@@ -38,9 +39,11 @@ PHRASES = {
 
 
 def assert_error(response: Response, status: int, message: str | None = None, **more: Any) -> None:
-    """It is the contract's error of that status, with that message if given, and with just `more` beside it.
+    """It is the contract's error of that status, with that message if given, and with just
+    `more` beside it.
 
-    Every error that a test expects goes through here. An `Allow` belongs to a 405, a `Retry-After` to a 503.
+    Every error that a test expects goes through here. An `Allow` belongs to a 405, a
+    `Retry-After` to a 503.
     """
     assert response.status == status, response
     assert response.headers["content-type"] == "application/json; charset=utf-8"
@@ -56,14 +59,22 @@ def assert_error(response: Response, status: int, message: str | None = None, **
     assert message in (None, said["message"])
 
 
-def assert_invalid(response: Response, message: str, keys: Iterable[str], source: str = "payload") -> None:
+def assert_invalid(
+    response: Response, message: str, keys: Iterable[str], source: str = "payload"
+) -> None:
     """It is the contract's 400 in its detailed form."""
     assert_error(response, 400, message, validation={"source": source, "keys": list(keys)})
 
 
-def request(method: str, target: str, body: bytes | None = None, *fields: str, host: bytes = HOST) -> bytes:
+def request(
+    method: str, target: str, body: bytes | None = None, *fields: str, host: bytes = HOST
+) -> bytes:
     """Return the bytes of a request; a body brings its Content-Length and is said to be JSON."""
-    lines = [f"{method} {target} HTTP/1.1\r\n".encode(), host, *(field.encode() + b"\r\n" for field in fields)]
+    lines = [
+        f"{method} {target} HTTP/1.1\r\n".encode(),
+        host,
+        *(field.encode() + b"\r\n" for field in fields),
+    ]
     if body is not None:
         lines.append(b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body))
     return b"".join([*lines, b"\r\n", body or b""])
@@ -74,9 +85,16 @@ def create(name: str, *fields: str) -> bytes:
     return request("POST", "/api/stores", json.dumps({"name": name}).encode(), *fields)
 
 
-def chunked(*chunks: bytes, method: str = "POST", target: str = "/api/stores", fields: bytes = b"") -> bytes:
+def chunked(
+    *chunks: bytes, method: str = "POST", target: str = "/api/stores", fields: bytes = b""
+) -> bytes:
     """Return the bytes of a request with a chunked body."""
-    head = f"{method} {target} HTTP/1.1\r\n".encode() + HOST + fields + b"Transfer-Encoding: chunked\r\n\r\n"
+    head = (
+        f"{method} {target} HTTP/1.1\r\n".encode()
+        + HOST
+        + fields
+        + b"Transfer-Encoding: chunked\r\n\r\n"
+    )
     return head + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
 
 
@@ -101,12 +119,15 @@ class Wire:
         self.client.sendall(data)
 
     def response(self, *, to: str = "GET") -> Response:
-        """Read one response, `to` a method; fail if it is not complete before the connection ends."""
+        """Read one response, `to` a method; fail if it is not complete before the connection
+        ends."""
         head = self._until(b"\r\n\r\n").decode("latin-1")
         first, *fields = head.split("\r\n")
         version, status, _ = first.split(" ", 2)
         assert version == "HTTP/1.1"
-        headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
+        headers = {
+            name.lower(): value for name, value in (field.split(": ", 1) for field in fields)
+        }
         assert len(headers) == len(fields), f"a field is repeated: {head}"
         return Response(int(status), headers, self._body(int(status), headers, to))
 
@@ -138,7 +159,8 @@ class Wire:
         assert self.rest() == b""
 
     def more(self, begin: bytes = b"") -> bool:
-        """Tell whether anything is there that begins so; of what is not read yet, only the first part counts."""
+        """Tell whether anything is there that begins so; of what is not read yet, only the first
+        part counts."""
         return bool(self._unread or self._receive()) and self._unread.startswith(begin)
 
     def has_one_head(self) -> bool:
@@ -153,7 +175,9 @@ class Wire:
     def _until(self, end: bytes) -> bytes:
         while end not in self._unread:
             if not self._receive():
-                raise CutShort(f"the connection ended in the middle of a response: {self._unread!r}")
+                raise CutShort(
+                    f"the connection ended in the middle of a response: {self._unread!r}"
+                )
         found, _, self._unread = self._unread.partition(end)
         return found
 
@@ -194,7 +218,8 @@ def dial(service: Running, timeout: float = TIMEOUT) -> Wire:
 
 
 def exchange(service: Running, data: bytes, *, to: str = "GET") -> Response:
-    """Send bytes on a connection of their own, get one response, and see the service close after it."""
+    """Send bytes on a connection of their own, get one response, and see the service close after
+    it."""
     with dial(service) as wire:
         wire.send(data)
         response = wire.response(to=to)

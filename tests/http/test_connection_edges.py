@@ -8,7 +8,17 @@ from tests.harness.cases import case
 from tests.harness.client import assert_success, nothing_changes
 from tests.harness.client import create as store
 from tests.harness.process import Running
-from tests.harness.wire import SLOW, Wire, assert_error, assert_invalid, chunked, create, dial, exchange, request
+from tests.harness.wire import (
+    SLOW,
+    Wire,
+    assert_error,
+    assert_invalid,
+    chunked,
+    create,
+    dial,
+    exchange,
+    request,
+)
 
 READY = {"status": "ready", "writes": "ok"}
 
@@ -45,9 +55,16 @@ def test_a_body_that_is_too_large_is_refused_without_asking_for_it(service: Runn
     assert_error(exchange(service, head), 413)
 
 
-def test_a_client_that_does_not_wait_or_expects_something_else_is_not_told_to_continue(service: Running) -> None:
+def test_a_client_that_does_not_wait_or_expects_something_else_is_not_told_to_continue(
+    service: Running,
+) -> None:
     with dial(service) as wire:
-        for field in ("Expect: 100-continue", "Expect: 200-ok", "Expect:", "Expect: 100-continue, x"):
+        for field in (
+            "Expect: 100-continue",
+            "Expect: 200-ok",
+            "Expect:",
+            "Expect: 100-continue, x",
+        ):
             wire.send(create("First") + create("Impatient", field) + request("GET", "/test"))
             assert [wire.response().json["name"] for _ in range(2)] == ["First", "Impatient"]
             assert wire.response().body == b"OK"
@@ -68,8 +85,17 @@ def test_an_expectation_without_a_body_leaves_nothing_behind(service: Running) -
 
 # Upgrade (decision 28).
 
-H2C = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk")
-WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: eA==")
+H2C = (
+    "Connection: Upgrade, HTTP2-Settings",
+    "Upgrade: h2c",
+    "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk",
+)
+WEBSOCKET = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: eA==",
+)
 
 
 @pytest.mark.parametrize("fields", [H2C, WEBSOCKET], ids=["h2c", "websocket"])
@@ -77,7 +103,9 @@ def test_an_upgrade_is_ignored_and_the_request_is_carried_out_with_its_body(
     service: Running, fields: tuple[str, ...]
 ) -> None:
     with_length = create("Upgrade", *fields)
-    in_chunks = chunked(b'{"name":"Up', b'grade"}', fields="".join(field + "\r\n" for field in fields).encode())
+    in_chunks = chunked(
+        b'{"name":"Up', b'grade"}', fields="".join(field + "\r\n" for field in fields).encode()
+    )
     plain = request("GET", "/api/stores?name=Upgrade", None, *fields)
     with dial(service) as wire:
         for data in (with_length, in_chunks, with_length + in_chunks):
@@ -117,11 +145,26 @@ def test_an_upgrade_that_has_to_be_refused_is(service: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "rest", [b"\0\0\0\0", b"garbage\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"}}\r\n", b"\x01" + create("Never")]
+    "rest",
+    [
+        b"\0\0\0\0",
+        b"garbage\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+        b"}}\r\n",
+        b"\x01" + create("Never"),
+    ],
 )
-def test_garbage_behind_requests_does_not_take_their_responses_away(service: Running, rest: bytes) -> None:
+def test_garbage_behind_requests_does_not_take_their_responses_away(
+    service: Running, rest: bytes
+) -> None:
     with dial(service) as wire:
-        wire.send(create("Written") + request("GET", SLOW) + request("GET", "/test") + create("Last") + rest)
+        wire.send(
+            create("Written")
+            + request("GET", SLOW)
+            + request("GET", "/test")
+            + create("Last")
+            + rest
+        )
         written = wire.response()
         assert_success(written)
         assert wire.response().json == READY
@@ -164,7 +207,9 @@ def test_a_client_that_closes_in_the_middle_of_a_request_gets_nothing(service: R
             wire.assert_closed()
 
 
-def test_the_closing_of_the_connection_leaves_nothing_unread_in_the_middle(service: Running) -> None:
+def test_the_closing_of_the_connection_leaves_nothing_unread_in_the_middle(
+    service: Running,
+) -> None:
     with dial(service) as wire:
         wire.send(request("GET", SLOW) + request("GET", "/test", None, "Connection: close"))
         assert wire.response().json == READY

@@ -1,4 +1,5 @@
-"""More connections than the service takes: idle ones make room, those at work are left alone, others are told."""
+"""More connections than the service takes: idle ones make room, those at work are left alone,
+others are told."""
 
 import asyncio
 import resource
@@ -13,7 +14,16 @@ from storekeeper.http.connection import Connection
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import locked, until
-from tests.harness.in_process import Inside, Line, inside, last_response, settled, some_stores, stuck, tick
+from tests.harness.in_process import (
+    Inside,
+    Line,
+    inside,
+    last_response,
+    settled,
+    some_stores,
+    stuck,
+    tick,
+)
 from tests.harness.linux import sockets
 from tests.harness.process import Running, serving
 from tests.harness.wire import SLOW, Wire, assert_error, create, dial, request
@@ -58,7 +68,9 @@ async def test_the_connection_that_is_idle_for_longest_makes_room(tmp_path: Path
         assert len(service.service.runtime.limits.connections.open) == 5
 
 
-async def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(tmp_path: Path) -> None:
+async def test_one_that_was_served_since_idle_ones_were_looked_for_is_the_last_to_make_room(
+    tmp_path: Path,
+) -> None:
     async with limited(tmp_path, 3) as service:
         made = await connected(service, 3)
         service.connect()
@@ -85,7 +97,12 @@ async def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(tmp_path
     async with limited(tmp_path, 5) as service:
         at_work = [await stuck(service)]
         with locked(tmp_path):
-            for sent in (b"G", create("Half")[:-1], create("Waits"), request("GET", SLOW) + b"GET /te"):
+            for sent in (
+                b"G",
+                create("Half")[:-1],
+                create("Waits"),
+                request("GET", SLOW) + b"GET /te",
+            ):
                 connection, line = service.connect()
                 connection.data_received(sent)
                 at_work.append((connection, line))
@@ -100,7 +117,9 @@ async def test_no_connection_at_work_is_closed_and_the_newcomer_is_told(tmp_path
         assert [last_response(line).status for _, line in at_work[3:]] == [200, 200]
 
 
-async def test_those_that_were_told_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_that_were_told_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What comes on top of them is closed without a word: there may be no file left."""
     monkeypatch.setattr(limits, "MAX_REFUSED", 3)
     async with limited(tmp_path, 2) as service:
@@ -113,7 +132,14 @@ async def test_those_that_were_told_are_few(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("files", "connections"),
-    [(64, 16), (128, 32), (200, 72), (1024, 896), (100_000, 20_000), (resource.RLIM_INFINITY, 20_000)],
+    [
+        (64, 16),
+        (128, 32),
+        (200, 72),
+        (1024, 896),
+        (100_000, 20_000),
+        (resource.RLIM_INFINITY, 20_000),
+    ],
 )
 def test_a_process_takes_as_many_connections_as_it_may_open_files_less_a_reserve(
     files: int, connections: int, monkeypatch: pytest.MonkeyPatch
@@ -133,7 +159,8 @@ def within(soft: int, hard: int) -> list[str]:
 
 @contextmanager
 def dialled(service: Running, count: int, *, one_by_one: bool = False) -> Iterator[list[Wire]]:
-    """Return that many connections; with `one_by_one`, each few are followed by a newcomer that is served."""
+    """Return that many connections; with `one_by_one`, each few are followed by a newcomer that
+    is served."""
     wires = []
     try:
         for number in range(count):
@@ -147,7 +174,8 @@ def dialled(service: Running, count: int, *, one_by_one: bool = False) -> Iterat
 
 
 def test_thousands_of_silent_clients_keep_nobody_out(tmp_path: Path) -> None:
-    """Each newcomer is served, and so is a client at work, with hundreds of connections held open."""
+    """Each newcomer is served, and so is a client at work, with hundreds of connections held
+    open."""
     with serving(tmp_path, within=within(100, FILES)) as service, dial(service) as wire:
         wire.send(create("At work")[:-1])
         with dialled(service, 60) as wires:  # of 72: it lets itself open as many files as it may
@@ -166,10 +194,15 @@ def test_thousands_of_silent_clients_keep_nobody_out(tmp_path: Path) -> None:
         assert service.log.count("level=") == 2
 
 
-def test_without_a_file_left_established_connections_are_served_all_the_same(tmp_path: Path) -> None:
-    """In a build that takes every connection. It is whole again when they go, and has not filled the log."""
+def test_without_a_file_left_established_connections_are_served_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """In a build that takes every connection. It is whole again when they go, and has not filled
+    the log."""
     keeping = weakened.environment("keeps_every_connection")
-    with serving(tmp_path, env=keeping, program=weakened.PROGRAM, within=within(FILES, FILES)) as service:
+    with serving(
+        tmp_path, env=keeping, program=weakened.PROGRAM, within=within(FILES, FILES)
+    ) as service:
         with dial(service) as wire:
             wire.send(create("Before"))
             assert wire.response().json["id"] == 1

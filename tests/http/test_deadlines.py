@@ -1,4 +1,5 @@
-"""How long the service waits for a client (decision 27), and what a client that does not read can cost it.
+"""How long the service waits for a client (decision 27), and what a client that does not read
+can cost it.
 
 Time is told to the connection, but for one test in which it really passes.
 """
@@ -58,7 +59,9 @@ async def test_a_request_that_is_not_whole_in_time_is_refused(tmp_path: Path, se
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         connection.data_received(sent[:1])
-        begun = connection.reader.began = connection.reader.began - WHOLE / 2  # so much time has passed
+        begun = connection.reader.began = (
+            connection.reader.began - WHOLE / 2
+        )  # so much time has passed
         connection.sweep(begun + WHOLE - 1)
         for at in range(1, len(sent)):
             connection.data_received(sent[at : at + 1])
@@ -149,7 +152,9 @@ async def test_a_bug_in_the_sweep_of_a_connection_ends_it_and_leaves_the_others_
         for seconds in (0, 0.5, WHOLE + 1, WHOLE + 1.5):
             await service.service.runtime.limits.connections.sweep(now + seconds)
             await tick()
-            assert [line.aborted for _, line in made] == [seconds > 0 and at == 4 for at in range(9)]
+            assert [line.aborted for _, line in made] == [
+                seconds > 0 and at == 4 for at in range(9)
+            ]
         assert all(line.is_closing() for _, line in made)
         assert logged == [Event.BUG]
 
@@ -174,7 +179,9 @@ async def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_
             connection.sweep(now + STALL - 1)
             now += STALL + 1
         assert not line.aborted
-        assert connection.reader.phase is Phase.HEAD  # not refused for what the service does not read
+        assert (
+            connection.reader.phase is Phase.HEAD
+        )  # not refused for what the service does not read
         connection.sweep(now)
         connection.sweep(now + STALL + 1)
         assert line.aborted
@@ -200,7 +207,8 @@ def accepted() -> Iterator[tuple[socket.socket, socket.socket, Line]]:
 
 
 def test_a_client_that_has_acknowledged_nothing_yet_has_its_time_from_the_response_on() -> None:
-    """However long it was connected before its first request: the acknowledgement is still on its way."""
+    """However long it was connected before its first request: the acknowledgement is still on
+    its way."""
     with accepted() as (_, _, line):
         line.unread = 200_000
         waits = deadlines.Deadlines(0.0)
@@ -221,7 +229,9 @@ def test_a_refused_client_gets_what_is_in_the_kernel_before_its_connection_ends(
         until_so(lambda: waits.is_over(line, 2.0))
 
 
-@pytest.mark.parametrize("asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"])
+@pytest.mark.parametrize(
+    "asked", [create("Unread"), request("GET", "/test")], ids=["write", "read"]
+)
 async def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_request_waits(
     tmp_path: Path, asked: bytes
 ) -> None:
@@ -240,7 +250,8 @@ async def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_r
 
 
 async def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path: Path) -> None:
-    """As in a container without processor time: a proxy has sent a request on a connection that was idle."""
+    """As in a container without processor time: a proxy has sent a request on a connection that
+    was idle."""
     async with inside(tmp_path) as service:
         loop = asyncio.get_running_loop()
         connection = service.protocol()
@@ -262,7 +273,9 @@ async def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path:
             assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(tmp_path: Path) -> None:
+async def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(
+    tmp_path: Path,
+) -> None:
     """It came in the same read: its client may send it again elsewhere."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()
@@ -285,7 +298,8 @@ def test_the_deadlines_hold_on_a_real_connection(tmp_path: Path) -> None:
     env = weakened.environment("is_impatient")
     with serving(tmp_path, env=env, program=weakened.PROGRAM) as service, ExitStack() as stack:
         cut, served, silent = (
-            [stack.enter_context(dial(service)) for _ in sizes] for sizes in ((1, 30, 100), (0,), (0,))
+            [stack.enter_context(dial(service)) for _ in sizes]
+            for sizes in ((1, 30, 100), (0,), (0,))
         )
         served[0].send(request("GET", "/test"))
         assert served[0].response().body == b"OK"

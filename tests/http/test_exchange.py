@@ -1,4 +1,5 @@
-"""Bugs and oddities behind a connection: a client never takes half a response for a whole one. Real connections."""
+"""Bugs and oddities behind a connection: a client never takes half a response for a whole one.
+Real connections."""
 
 import asyncio
 import gc
@@ -21,10 +22,26 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.request import BodyLimit, Request
-from storekeeper.http.response import MAX_BODY_BYTES, TEXT, Deferred, Fields, Response, StreamAborted
+from storekeeper.http.response import (
+    MAX_BODY_BYTES,
+    TEXT,
+    Deferred,
+    Fields,
+    Response,
+    StreamAborted,
+)
 from storekeeper.http.runtime import Observer, Runtime, Served
 from tests.harness.garbage import no_garbage
-from tests.harness.in_process import Careful, Line, inside, last_response, settled, some_stores, statuses, until
+from tests.harness.in_process import (
+    Careful,
+    Line,
+    inside,
+    last_response,
+    settled,
+    some_stores,
+    statuses,
+    until,
+)
 from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
 from tests.harness.wire import responses as responses_in
 
@@ -89,11 +106,19 @@ def runtime_of(application: Odd, observe: Observer = lambda _: None) -> Runtime:
     def plan(_method: str, path: bytes, _headers: Fields) -> Plan:
         return Plan(application.respond, cacheable=True, route=path.decode())
 
-    return Runtime(application, PlainReader(lambda path: path, plan), ResponseCache(lambda: 1), Limits(), observe)
+    return Runtime(
+        application,
+        PlainReader(lambda path: path, plan),
+        ResponseCache(lambda: 1),
+        Limits(),
+        observe,
+    )
 
 
 def connection_of(runtime: Runtime) -> Connection:
-    config = uvicorn.Config(NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False)
+    config = uvicorn.Config(
+        NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False
+    )
     config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
@@ -129,7 +154,10 @@ class Connected:
 ENDS: dict[str, tuple[list[bytes], list[tuple[str | None, str, int]]]] = {
     "whole": ([request("GET", "/a")], [("/a", "GET", 200)]),
     "cached": ([request("GET", "/a")] * 3, [("/a", "GET", 200)] * 3),
-    "HEAD": ([request("HEAD", "/a"), request("HEAD", "/parts")], [("/a", "HEAD", 200), ("/parts", "HEAD", 200)]),
+    "HEAD": (
+        [request("HEAD", "/a"), request("HEAD", "/parts")],
+        [("/a", "HEAD", 200), ("/parts", "HEAD", 200)],
+    ),
     "stream": ([request("GET", "/parts")] * 2, [("/parts", "GET", 200)] * 2),
     "later": ([request("GET", "/later")], [("/later", "GET", 200)]),
     "pipelined": (
@@ -137,11 +165,17 @@ ENDS: dict[str, tuple[list[bytes], list[tuple[str | None, str, int]]]] = {
         [(None, "GET", 200), (None, "PUT", 200)],
     ),
     "broken off by a bug": ([request("GET", "/bug")], [("/bug", "GET", 200)]),
-    "broken off by the database": ([request("GET", "/unavailable")], [("/unavailable", "GET", 200)]),
+    "broken off by the database": (
+        [request("GET", "/unavailable")],
+        [("/unavailable", "GET", 200)],
+    ),
     "not encoded": ([request("GET", "/no-encoding")], [("/no-encoding", "GET", 0)]),
     "no HTTP": ([b"no HTTP\r\n\r\n"], [(None, "", 400)]),
     "too long a target": ([request("GET", "/" + "x" * 9000)], [(None, "", 414)]),
-    "too large a head": ([request("HEAD", "/a", None, "A: " + "b" * 17_000)], [(None, "HEAD", 431)]),
+    "too large a head": (
+        [request("HEAD", "/a", None, "A: " + "b" * 17_000)],
+        [(None, "HEAD", 431)],
+    ),
     "too large a body": ([request("PUT", "/a", b"x" * (MAX_BODY_BYTES + 1))], [(None, "PUT", 413)]),
     "refused behind another": (
         [request("GET", "/later") + b"no HTTP\r\n\r\n"],
@@ -197,7 +231,9 @@ async def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_
     }
     told: list[tuple[Any, ...]] = []
     async with inside(tmp_path) as service:
-        connect = partial(service.connect, kind, observe=lambda of: told.append((of.client, of.request_id)))
+        connect = partial(
+            service.connect, kind, observe=lambda of: told.append((of.client, of.request_id))
+        )
         connection, line = connect()
         for fields, id in cases.items():
             for _ in range(2):
@@ -217,7 +253,9 @@ async def test_the_observer_learns_who_asked_and_the_response_has_the_id_of_its_
 # Streams.
 
 
-async def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> None:
+async def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_connection() -> (
+    None
+):
     connected = Connected()
     await connected.ask(request("GET", "/parts") + request("HEAD", "/parts") + request("GET", "/a"))
     parts, head, after = responses_in(connected.line.sent, "GET", "HEAD", "GET")
@@ -231,7 +269,9 @@ async def test_a_response_in_parts_is_chunked_or_to_an_old_client_ends_with_the_
 
 @pytest.mark.parametrize("path", ["/bug", "/bug-at-once", "/unavailable", "/no-encoding"])
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-async def test_a_response_that_cannot_be_completed_breaks_the_connection(path: str, version: str) -> None:
+async def test_a_response_that_cannot_be_completed_breaks_the_connection(
+    path: str, version: str
+) -> None:
     connected = Connected()
     data = request("GET", path) + request("GET", "/parts")
     connected.connection.data_received(data.replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
@@ -263,7 +303,9 @@ async def test_an_endless_stream_ends_when_the_service_drains() -> None:
     assert connected.told == [("/endless", "GET", 200)]
 
 
-async def test_an_endless_stream_whose_client_reads_nothing_is_cut_when_the_service_drains() -> None:
+async def test_an_endless_stream_whose_client_reads_nothing_is_cut_when_the_service_drains() -> (
+    None
+):
     connected = await listening()
     connected.connection.pause_writing()
     connected.connection.shutdown()
@@ -317,7 +359,9 @@ async def test_a_bug_in_a_route_is_a_500_and_the_connection_goes_on(
         monkeypatch.setattr(service.collection, "get", raises)
         monkeypatch.setattr(service.collection, "write", fails)
         connection, line = service.connect()
-        connection.data_received(request("GET", "/api/stores/1") + create("A") + request("GET", "/test"))
+        connection.data_received(
+            request("GET", "/api/stores/1") + create("A") + request("GET", "/test")
+        )
         await settled(connection)
         now, later, test = responses_in(line.sent, "GET", "POST", "GET")
         assert_error(now, 500, BUG)
@@ -343,14 +387,18 @@ async def test_what_waits_for_a_client_that_is_gone_is_not_sent(tmp_path: Path) 
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         connection.data_received(create("Last") + request("GET", SLOW) + b"garbage\r\n\r\n")
-        line._closing = True  # as uvloop's transport says it, a turn or more before `connection_lost`
+        line._closing = (
+            True  # as uvloop's transport says it, a turn or more before `connection_lost`
+        )
         await settled(connection)
         assert line.sent == b""
         assert not line.ended
         line.abort()
         await until(lambda: not service.server_state.connections)
         connection, line = service.connect()
-        connection.data_received(request("GET", "/api/stores?name=Last") + request("POST", "/api/stores", b"{}"))
+        connection.data_received(
+            request("GET", "/api/stores?name=Last") + request("POST", "/api/stores", b"{}")
+        )
         await settled(connection)
         found, refused = responses_in(line.sent, "GET", "POST")
         assert len(found.json) == 1
@@ -386,7 +434,8 @@ async def test_a_refusal_does_not_cut_off_the_response_before_it(tmp_path: Path)
 
 
 async def test_a_client_that_sends_much_lets_the_others_go_on_in_between(tmp_path: Path) -> None:
-    """A read may hold thousands of requests, and a transport brings several of them in one loop iteration."""
+    """A read may hold thousands of requests, and a transport brings several of them in one loop
+    iteration."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         connection.data_received(b"\r\n" * 5000 + request("GET", "/test") * 5000)
@@ -422,7 +471,8 @@ async def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between
 
 
 async def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(tmp_path: Path) -> None:
-    """With its head it costs more than a body may, and nobody else would have the rest of it read."""
+    """With its head it costs more than a body may, and nobody else would have the rest of it
+    read."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         whole = chunked(b'{"name":"Large"' + b" " * (MAX_BODY_BYTES - 120), b" " * 100, b"}")
@@ -438,7 +488,8 @@ async def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(tmp_
 async def test_requests_that_wait_are_bounded_over_all_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One read may hold thousands of them. The excess is refused behind what waits; then others have the room."""
+    """One read may hold thousands of them. The excess is refused behind what waits; then others
+    have the room."""
     monkeypatch.setattr("storekeeper.http.limits.MAX_RECEIVED_BYTES", 2**17)
     async with inside(tmp_path) as service:
         budget = service.service.runtime.limits.receive_budget
@@ -471,7 +522,14 @@ async def test_an_idle_connection_keeps_nothing_of_what_it_was_asked(tmp_path: P
     async with inside(tmp_path) as service:
         connection, _ = service.connect()
         large = b"GET /test HTTP/1.1\r\nHost: a\r\n" + b"x: %b\r\n" % (b"x" * 150) * 90 + b"\r\n"
-        for data in (large, large + large, create("A") + large, create("A"), large[:100], large[100:]):
+        for data in (
+            large,
+            large + large,
+            create("A") + large,
+            create("A"),
+            large[:100],
+            large[100:],
+        ):
             connection.data_received(data)
             await settled(connection)
         reader = connection.reader
@@ -493,7 +551,8 @@ LEFT = {
 async def test_nothing_of_a_connection_that_is_gone_is_left_to_the_garbage_collector(
     data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would come after millions of connections only: those that lived long take 8 KiB each until then."""
+    """It would come after millions of connections only: those that lived long take 8 KiB each
+    until then."""
     monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.01)
     some_stores(tmp_path, 3000)
     async with inside(tmp_path) as service:
@@ -522,11 +581,16 @@ ASKED = {
 
 
 @pytest.mark.parametrize("status", ASKED)
-async def test_nothing_of_a_request_is_left_to_the_garbage_collector(status: int, tmp_path: Path) -> None:
+async def test_nothing_of_a_request_is_left_to_the_garbage_collector(
+    status: int, tmp_path: Path
+) -> None:
     """Its body may have a mebibyte, and its tags a hundred times their bytes."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()
-        for data in (request("POST", "/api/stores", b'{"name": "A"}', "Idempotency-Key: used"), ASKED[status]):
+        for data in (
+            request("POST", "/api/stores", b'{"name": "A"}', "Idempotency-Key: used"),
+            ASKED[status],
+        ):
             connection.data_received(data)
             await settled(connection)
         with no_garbage():
@@ -536,8 +600,11 @@ async def test_nothing_of_a_request_is_left_to_the_garbage_collector(status: int
         assert statuses(line) == [200, *[status] * 4]
 
 
-async def test_a_refused_client_that_leaves_at_once_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over a socket of uvloop, which is asked for what its client acknowledged when it is closed already."""
+async def test_a_refused_client_that_leaves_at_once_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over a socket of uvloop, which is asked for what its client acknowledged when it is closed
+    already."""
     monkeypatch.setattr(deadlines, "DISCARD_TIMEOUT", 0.05)
     errors: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()

@@ -1,4 +1,5 @@
-"""A short run of the fuzzer (`make fuzz-http` is a long one), and broken builds that it has to find."""
+"""A short run of the fuzzer (`make fuzz-http` is a long one), and broken builds that it has to
+find."""
 
 import asyncio
 import re
@@ -38,7 +39,10 @@ def test_nothing_that_must_not_happen_does(requests: int) -> None:
     # In a process of its own: not covered, it takes a third of the time.
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["fuzz-http-inside", "fuzz-http-sockets"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "fuzz-http-inside",
+        "fuzz-http-sockets",
+    ]
 
 
 # Broken builds.
@@ -79,7 +83,12 @@ def keeps_bytes(self: Connection, transport: Any, made: Any = Connection.connect
 
 KEPT: list[bytes] = []
 BROKEN: dict[str, tuple[Any, str, Any, str]] = {
-    "takes any host": (heads, "_HOST", re.compile(rb"(?s).*"), "a request to Host .* was carried out"),
+    "takes any host": (
+        heads,
+        "_HOST",
+        re.compile(rb"(?s).*"),
+        "a request to Host .* was carried out",
+    ),
     "takes any number of fields": (heads, "MAX_FIELDS", 1000, "fields were carried out"),
     "fails at a byte": (heads, "check", fails_at_a_byte, "status=500"),
     # As it comes: it may also be the body of another response.
@@ -95,7 +104,12 @@ BROKEN: dict[str, tuple[Any, str, Any, str]] = {
         *(SqliteCollection, "write", twice),
         "1 changes acknowledged, 2 done|2 changes acknowledged, 3 done",
     ),
-    "acknowledges without writing": (SqliteCollection, "write", pretends, r"\d changes acknowledged, \d done"),
+    "acknowledges without writing": (
+        SqliteCollection,
+        "write",
+        pretends,
+        r"\d changes acknowledged, \d done",
+    ),
     "writes what is there already": (
         *(committer, "Before", lambda *before: replace(Before(*before), equal=())),
         "0 changes acknowledged, 1 done",

@@ -1,4 +1,5 @@
-"""Plain requests beside the careful reader: what the head cache accepts, that one accepts too, and means the same."""
+"""Plain requests beside the careful reader: what the head cache accepts, that one accepts too,
+and means the same."""
 
 import re
 import tracemalloc
@@ -28,25 +29,52 @@ from tests.harness.json_corpus import NO_JSON
 from tests.harness.wire import HOST, create, request
 
 SEED = 20261122
-TRACED = ("X-Request-Id: 7b06d1fd", "Cookie: a=b; c=d", "Accept: */*", "Connection: Keep-Alive", "TE: trailers")
+TRACED = (
+    "X-Request-Id: 7b06d1fd",
+    "Cookie: a=b; c=d",
+    "Accept: */*",
+    "Connection: Keep-Alive",
+    "TE: trailers",
+)
 ORDINARY = [
     *(request(method, "/api/stores/1?x=%20", None, *TRACED) for method in ("GET", "HEAD")),
-    *(create("A", *TRACED), request("PUT", "/api/stores/1", b"{}", *TRACED), request("POST", "/api/stores", b"")),
+    *(
+        create("A", *TRACED),
+        request("PUT", "/api/stores/1", b"{}", *TRACED),
+        request("POST", "/api/stores", b""),
+    ),
     *(create("A", f"Idempotency-Key:{key}", *TRACED) for key in ("k", ' "k" ', ' "k', " a b")),
-    *(method + create("A", "Idempotency-Key: same").removeprefix(b"POST") for method in (b"GET", b"POST", b"GET")),
+    *(
+        method + create("A", "Idempotency-Key: same").removeprefix(b"POST")
+        for method in (b"GET", b"POST", b"GET")
+    ),
     b"GET /api/stores?name=A+B HTTP/1.1\r\nX:\r\nhOST: \t[::1]:80 \t\r\nAuthorization: Bearer \xff\r\n\r\n",
 ]
 NOT_PLAIN = [
     *(
         request("GET", "/test", None, *fields)
         for fields in (
-            *(["proxy-connection: close"], ["Connection: close"], ["Upgrade: h2c"], ["Expect: 100-continue"]),
+            *(
+                ["proxy-connection: close"],
+                ["Connection: close"],
+                ["Upgrade: h2c"],
+                ["Expect: 100-continue"],
+            ),
             *([f"{name}:b"] * 100 for name in ("a", "accept", "x-request-id", "Idempotency-Key")),
             ["Host: a"],
         )
     ),
-    *(request("GET", "/test") * 2, request("GET", "/test")[:-1], request("GET", "/test") + b"x", create("A")[:-1]),
-    *(request("GET", "http://a/test"), request("DELETE", "/test"), request("GET", "/" + "t" * 8192)),
+    *(
+        request("GET", "/test") * 2,
+        request("GET", "/test")[:-1],
+        request("GET", "/test") + b"x",
+        create("A")[:-1],
+    ),
+    *(
+        request("GET", "http://a/test"),
+        request("DELETE", "/test"),
+        request("GET", "/" + "t" * 8192),
+    ),
     create("A", "Idempotency-Key: a", "Idempotency-Key: b"),
     request("POST", "/test", None, *["Content-Length: 0"] * 2),
 ]
@@ -72,12 +100,25 @@ def corpus(damaged: int) -> Iterator[bytes]:
 
 
 def with_each_byte() -> Iterator[bytes]:
-    """Yield requests with each byte at each end and amid a value, a name, a target, and between fields."""
-    written = [request("GET", "/api/stores/1", None, f"If-None-Match: {tag}") for tag in ('@"1.a"', '"1@a"', "*@")]
+    """Yield requests with each byte at each end and amid a value, a name, a target, and between
+    fields."""
+    written = [
+        request("GET", "/api/stores/1", None, f"If-None-Match: {tag}")
+        for tag in ('@"1.a"', '"1@a"', "*@")
+    ]
     written += [create("A", f"Idempotency-Key: {key}") for key in ("@a", "a@b", '"a"@')]
-    written += [request("GET", "/test", None, f"X: {value}", "TE: a") for value in ("@", "a@b", "a@\nb")]
-    written += [request("GET", "/test", None, *fields) for fields in (("X@Y: a",), ("@X: a",), ("A: b@", "C: d"))]
-    written += [request("GET", "/a@b"), request("GET", "/a?b@"), request("GET", "/test", None, "Accept: a@", "B: c")]
+    written += [
+        request("GET", "/test", None, f"X: {value}", "TE: a") for value in ("@", "a@b", "a@\nb")
+    ]
+    written += [
+        request("GET", "/test", None, *fields)
+        for fields in (("X@Y: a",), ("@X: a",), ("A: b@", "C: d"))
+    ]
+    written += [
+        request("GET", "/a@b"),
+        request("GET", "/a?b@"),
+        request("GET", "/test", None, "Accept: a@", "B: c"),
+    ]
     for data in written:
         for byte in range(256):
             yield data.replace(b"@", bytes([byte]))
@@ -96,7 +137,9 @@ def meaning(plan: Any) -> object:
     """Return what can be compared of a plan."""
     run = plan.run if isinstance(plan.run, partial) else partial(plan.run)
     claim = isinstance(plan.claim, partial) and (plan.claim.func, _comparable(plan.claim.args))
-    constant = _comparable([cell.cell_contents for cell in getattr(run.func, "__closure__", None) or ()])
+    constant = _comparable(
+        [cell.cell_contents for cell in getattr(run.func, "__closure__", None) or ()]
+    )
     names = run.func.__qualname__, _comparable([a for a in run.args if not isinstance(a, list)])
     return names, constant, claim, plan.route, plan.scope, plan.cacheable, plan.fields
 
@@ -106,13 +149,15 @@ def _comparable(values: Iterable[Any]) -> list[object]:
 
 
 def deciding(read: Request) -> list[tuple[bytes, bytes]]:
-    """Return the deciding fields but a valid key; only the order of those of one name means anything."""
+    """Return the deciding fields but a valid key; only the order of those of one name means
+    anything."""
     fields = [field for field in read.headers if not cut_keys(b"\r\n%b:%b" % field)[1]]
     return sorted([field for field in fields if field[0] in DECIDING_FIELDS], key=itemgetter(0))
 
 
 def compare(data: Iterable[bytes], application: Application = closed) -> int:
-    """Compare what both make of each request, known and unknown; return how many of them are plain."""
+    """Compare what both make of each request, known and unknown; return how many of them are
+    plain."""
     reader, accepted = reader_of(application), 0
     for each in chain.from_iterable((each, each) for each in data):
         short = reader.read(each)
@@ -125,7 +170,9 @@ def compare(data: Iterable[bytes], application: Application = closed) -> int:
             assert getattr(short, name) == getattr(careful, name), each
         assert deciding(short) == deciding(careful), each
         assert short.plan is not None
-        planned = application.plan(careful.method, match_route(careful.target.partition(b"?")[0]), careful.headers)
+        planned = application.plan(
+            careful.method, match_route(careful.target.partition(b"?")[0]), careful.headers
+        )
         assert meaning(short.plan) == meaning(planned), each
     return accepted
 
@@ -174,9 +221,16 @@ def test_a_field_that_decides_nothing_is_no_part_of_the_request_and_needs_no_new
 
 def test_every_field_that_anybody_looks_for_decides() -> None:
     """A plain request hides all others: whoever looks for another one has to add it."""
-    found = {name for path in (ROOT / "src").rglob("*.py") for name in LOOKED_FOR.findall(path.read_text())}
+    found = {
+        name
+        for path in (ROOT / "src").rglob("*.py")
+        for name in LOOKED_FOR.findall(path.read_text())
+    }
     assert {"authorization", "host", "if-none-match", "origin"} <= found
-    assert {name.encode() for name in found} | origins._PAGE_FIELDS <= {*DECIDING_FIELDS, b"content-length"}
+    assert {name.encode() for name in found} | origins._PAGE_FIELDS <= {
+        *DECIDING_FIELDS,
+        b"content-length",
+    }
     assert b"content-type" in DECIDING_FIELDS
     assert conditions.check_type([(b"content-type", b"text/plain")])
 
@@ -190,16 +244,26 @@ def test_a_plain_request_takes_as_many_bytes_as_it_does_to_the_careful_reader() 
     assert read.size == careful.size == size_of(careful.target, careful.headers) + len(careful.body)
 
 
-@pytest.mark.parametrize("field", ["X: {}", "Accept: {}", "If-None-Match: {}", "Idempotency-Key: {}", "If-Match: {}"])
-def test_remembered_heads_are_bounded_with_their_plans(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fields of 1 KiB may have hundreds of entity tags, each of them a string in a set of each plan."""
+@pytest.mark.parametrize(
+    "field", ["X: {}", "Accept: {}", "If-None-Match: {}", "Idempotency-Key: {}", "If-Match: {}"]
+)
+def test_remembered_heads_are_bounded_with_their_plans(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fields of 1 KiB may have hundreds of entity tags, each of them a string in a set of each
+    plan."""
     monkeypatch.setattr(plain, "MAX_CACHED_BYTES", 2**18)
     tags = ",".join(f'"{chr(letter)}{digit}"' for letter in range(0x61, 0x7B) for digit in range(5))
     reader = reader_of(opened)
     tracemalloc.start()
     for number in range(300):
         fields = field.format(f'"{number}",{tags}')
-        for method, path in (("GET", "/api/stores"), ("PUT", "/api/stores/1"), ("POST", "/api/stores"), ("GET", "/")):
+        for method, path in (
+            ("GET", "/api/stores"),
+            ("PUT", "/api/stores/1"),
+            ("POST", "/api/stores"),
+            ("GET", "/"),
+        ):
             assert reader.read(request(method, path, None, fields)) is not None or "Key" in field
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -220,7 +284,9 @@ BROKEN: dict[str, tuple[str, object]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_head_cache_that_accepts_too_much_is_found(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_cache_that_accepts_too_much_is_found(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plain, *BROKEN[broken])
     with pytest.raises((AssertionError, ValueError)):
         compare(chain(NOT_PLAIN, corpus(4000), with_each_byte()), opened)

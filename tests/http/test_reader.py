@@ -1,4 +1,5 @@
-"""What the careful reader makes of bytes, without a connection: every refusal, whole and byte by byte."""
+"""What the careful reader makes of bytes, without a connection: every refusal, whole and byte by
+byte."""
 
 import tracemalloc
 
@@ -38,7 +39,9 @@ def test_a_refusal_is_the_same_however_the_bytes_come() -> None:
 def test_a_request_is_the_same_however_the_bytes_come() -> None:
     for name, data in ACCEPTED.items():
         with case(name):
-            whole, *others = ([vars_of(each) for each in read(data * 2, size)] for size in (2 * len(data), 7, 1))
+            whole, *others = (
+                [vars_of(each) for each in read(data * 2, size)] for size in (2 * len(data), 7, 1)
+            )
             assert len(whole) == 2
             assert others == [whole, whole]
 
@@ -71,9 +74,15 @@ def test_a_body_in_many_pieces_takes_no_more_than_one_in_one_piece() -> None:
 
 @pytest.mark.parametrize(("digits", "size"), [(3, 1), (3, 16), (8, 15), (14, 100)])
 def test_zeros_before_the_size_of_a_chunk_are_no_extension(digits: int, size: int) -> None:
-    """Varnish sends two, others fill up to eight digits; RFC 9112, section 7.1, allows any number."""
+    """Varnish sends two, others fill up to eight digits; RFC 9112, section 7.1, allows any
+    number."""
     count = 20_000 // (digits - 1)
-    data = CHUNKED + b"%0*x\r\n%b\r\n" % (digits, size, bytes(size)) * count + b"0" * digits + b"\r\n\r\n"
+    data = (
+        CHUNKED
+        + b"%0*x\r\n%b\r\n" % (digits, size, bytes(size)) * count
+        + b"0" * digits
+        + b"\r\n\r\n"
+    )
     for cut in (len(data), 1000, 7):
         (request,) = read(data, cut)
         assert isinstance(request, Request)
@@ -116,7 +125,9 @@ def test_of_many_small_chunks_some_are_parsed_at_once() -> None:
 @pytest.mark.parametrize("start", [b"", b"\r", b"\r\n", b"\r\r\n\r"])
 def test_the_refusal_of_a_head_behind_line_ends_has_no_content(start: bytes) -> None:
     refused: list[bool] = []
-    reader = RequestReader(NotImplemented, lambda _, request: refused.append(request.method == "HEAD"), float)
+    reader = RequestReader(
+        NotImplemented, lambda _, request: refused.append(request.method == "HEAD"), float
+    )
     reader.feed(start + b"HEAD /test HTTP/1.1\r\n\r\n")
     assert refused == [True]
 
@@ -125,8 +136,13 @@ def test_the_refusal_of_a_head_behind_line_ends_has_no_content(start: bytes) -> 
 @pytest.mark.parametrize("behind", [b"no field\r\n", b" folded\r\n", b"\0"])
 def test_a_refusal_is_told_of_each_field_as_often_as_it_was_sent(behind: bytes, size: int) -> None:
     told: list[object] = []
-    reader = RequestReader(lambda *_: None, lambda _, request: told.append(list(request.headers)), float)
-    data = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nOrigin:\r\nOrigin: b\r\nOrigin: b\r\n" + behind
+    reader = RequestReader(
+        lambda *_: None, lambda _, request: told.append(list(request.headers)), float
+    )
+    data = (
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nOrigin:\r\nOrigin: b\r\nOrigin: b\r\n"
+        + behind
+    )
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     assert told == [[(b"origin", b""), (b"origin", b"b"), (b"origin", b"b")]]

@@ -1,4 +1,5 @@
-"""What requests take while they are not whole, wait, or are being answered: counted from their first byte."""
+"""What requests take while they are not whole, wait, or are being answered: counted from their
+first byte."""
 
 from pathlib import Path
 
@@ -6,7 +7,16 @@ import pytest
 
 from storekeeper.http.connection import Connection
 from tests.harness.client import locked
-from tests.harness.in_process import Inside, Line, inside, last_response, settled, statuses, tick, until
+from tests.harness.in_process import (
+    Inside,
+    Line,
+    inside,
+    last_response,
+    settled,
+    statuses,
+    tick,
+    until,
+)
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running
 from tests.harness.wire import HOST, SLOW, assert_error, create, request
@@ -66,7 +76,9 @@ async def test_what_is_not_whole_counts_from_its_first_byte_and_is_bounded(
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["new head", "known head"])
-async def test_large_writes_that_wait_for_the_database_are_bounded(tmp_path: Path, again: bool) -> None:
+async def test_large_writes_that_wait_for_the_database_are_bounded(
+    tmp_path: Path, again: bool
+) -> None:
     """Though each came in one read; and small ones go on."""
     large = request("POST", "/api/stores", b'{"name":"Large","address":"%b"}' % (b"x" * 60_000))
     async with inside(tmp_path) as service:
@@ -85,7 +97,9 @@ async def test_large_writes_that_wait_for_the_database_are_bounded(tmp_path: Pat
         assert held(service) == 0
 
 
-async def test_a_refusal_that_waits_counts_with_what_was_read_of_its_request(tmp_path: Path) -> None:
+async def test_a_refusal_that_waits_counts_with_what_was_read_of_its_request(
+    tmp_path: Path,
+) -> None:
     """Its target is kept until the responses before it are sent."""
     refused = request("GET", "/" + "x" * 8000, None, "Host: another")
     async with inside(tmp_path) as service:
@@ -102,7 +116,8 @@ async def test_a_refusal_that_waits_counts_with_what_was_read_of_its_request(tmp
 async def test_while_a_client_has_large_requests_waiting_no_more_of_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else one client could use up what there is for all, with as many large ones as there may be small ones."""
+    """Else one client could use up what there is for all, with as many large ones as there may
+    be small ones."""
     monkeypatch.setattr("storekeeper.http.connection.MAX_BODY_BYTES", 100_000)
     large = request("POST", "/api/stores", b'{"name":"Large","address":"%b"}' % (b"x" * 40_000))
     async with inside(tmp_path) as service:
@@ -117,8 +132,12 @@ async def test_while_a_client_has_large_requests_waiting_no_more_of_it_is_read(
         assert statuses(line) == [200] * 3
 
 
-@pytest.mark.parametrize("data", [request("GET", SLOW), create("A"), request("GET", SLOW) * 3 + create("B")])
-async def test_nothing_is_held_for_what_has_its_response_or_was_left(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [request("GET", SLOW), create("A"), request("GET", SLOW) * 3 + create("B")]
+)
+async def test_nothing_is_held_for_what_has_its_response_or_was_left(
+    tmp_path: Path, data: bytes
+) -> None:
     async with inside(tmp_path) as service:
         [(connection, _)] = send(service, data, 1)
         assert held(service) > 0

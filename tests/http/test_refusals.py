@@ -1,8 +1,9 @@
 """What the HTTP layer refuses (decision 27), as raw bytes: a table of cases.
 
-A request that two servers could cut differently out of the same bytes is never carried out, and no request is
-ever answered twice. Each case begins on a fresh connection, alone, behind a request that is still unanswered,
-and cut into two packets; every case that is refused carries a create that must not happen.
+A request that two servers could cut differently out of the same bytes is never carried out, and
+no request is ever answered twice. Each case begins on a fresh connection, alone, behind a
+request that is still unanswered, and cut into two packets; every case that is refused carries a
+create that must not happen.
 """
 
 from urllib.parse import quote
@@ -15,7 +16,9 @@ from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED, get
 from tests.harness.wire import HOST, SLOW, assert_error, dial, request
 
 
-def test_it_is_refused_once_and_changes_nothing_also_when_it_comes_in_two_packets(service: Running) -> None:
+def test_it_is_refused_once_and_changes_nothing_also_when_it_comes_in_two_packets(
+    service: Running,
+) -> None:
     store(service, "Unchanged")
     for name, (status, data) in REFUSED.items():
         half = len(data) // 2
@@ -47,7 +50,11 @@ def test_an_absolute_target_means_the_same_as_its_path(service: Running) -> None
     id = store(service, "Absolute")
     for target in (f"http://elsewhere.example:81/api/stores/{id}", f"HTTP://a/api/stores/{id}?x"):
         with dial(service) as wire:
-            wire.send(request("GET", target) + request("GET", "http://a") + request("GET", "http://a?name=x"))
+            wire.send(
+                request("GET", target)
+                + request("GET", "http://a")
+                + request("GET", "http://a?name=x")
+            )
             assert wire.response().json["name"] == "Absolute"
             assert_error(wire.response(), 404, "Not Found")
             assert_error(wire.response(), 404, "Not Found")

@@ -1,4 +1,5 @@
-"""A HEAD that the HTTP layer refuses gets no content (RFC 9110, section 9.3.2), however its bytes arrive."""
+"""A HEAD that the HTTP layer refuses gets no content (RFC 9110, section 9.3.2), however its
+bytes arrive."""
 
 from pathlib import Path
 
@@ -22,7 +23,10 @@ TO_HEAD = {
     "a target without a slash": (400, b"HEAD test HTTP/1.1\r\n"),
 }
 NO_HEAD = [
-    *(method + b"/ HTTP/1.1\r\n" for method in (b"HEADER ", b"HEAD\r\n", b"HEAD\t", b"head ", b"XHEAD ")),
+    *(
+        method + b"/ HTTP/1.1\r\n"
+        for method in (b"HEADER ", b"HEAD\r\n", b"HEAD\t", b"head ", b"XHEAD ")
+    ),
     *(
         request("HEAD", "/test") + other
         for other in (b"hello\r\n", b"\0", b"GET /te\x01st", b"GET \0", b"POST /x\r\n\r\n")
@@ -30,12 +34,16 @@ NO_HEAD = [
     b"GET /HEAD HTTP/3.0\r\n",
 ]
 LATE = {
-    **dict.fromkeys([b"HEAD ", b"HEAD  ", b"HEAD /te", LINE, LINE + HOST + b"Content-Length: 9\r\n\r\nx"], True),
+    **dict.fromkeys(
+        [b"HEAD ", b"HEAD  ", b"HEAD /te", LINE, LINE + HOST + b"Content-Length: 9\r\n\r\nx"], True
+    ),
     **dict.fromkeys([b"HEAD", b"GET /HEAD ", b"H"], False),
 }
 
 
-async def refusal(service: Inside, data: bytes, size: int, *, late: bool = False) -> tuple[bytes, bytes]:
+async def refusal(
+    service: Inside, data: bytes, size: int, *, late: bool = False
+) -> tuple[bytes, bytes]:
     """Return head and content of the last response to data that arrives in pieces of a size."""
     connection, line = service.connect()
     for at in range(0, len(data), size):

@@ -1,4 +1,5 @@
-"""What clients can cost the service: memory, connections, time of the event loop. Over real sockets.
+"""What clients can cost the service: memory, connections, time of the event loop. Over real
+sockets.
 
 The figures come from /proc, so these tests need Linux.
 """
@@ -37,7 +38,10 @@ def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_the
     before = peak_memory(fresh)
     assert len(expected) * rounds > 40 * MIB
     with dial(fresh) as wire:
-        asked = [request("GET", "/api/stores") + request("GET", f"/api/stores/{id}") for id in range(1, rounds + 1)]
+        asked = [
+            request("GET", "/api/stores") + request("GET", f"/api/stores/{id}")
+            for id in range(1, rounds + 1)
+        ]
         wire.send(b"".join(asked))
         assert fresh.request("GET", "/test").body == b"OK"  # others are served meanwhile
         for id in range(1, rounds + 1):
@@ -46,7 +50,9 @@ def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_the
     assert peak_memory(fresh) - before < 20 * MIB
 
 
-def test_large_bodies_of_many_connections_take_little_together_and_leave_room_for_small_ones(fresh: Running) -> None:
+def test_large_bodies_of_many_connections_take_little_together_and_leave_room_for_small_ones(
+    fresh: Running,
+) -> None:
     """The excess is refused at once; and when those that hold the room are gone, others have it."""
     body = json.dumps({"name": "Large", "address": "x" * 1_000_000}).encode()
     data = request("POST", "/api/stores", body)
@@ -100,14 +106,18 @@ def test_a_client_that_sends_requests_without_end_keeps_nobody_waiting(service: 
                 began = time.monotonic()
                 wire.send(request("GET", "/test"))
                 assert wire.response().body == b"OK"
-                assert time.monotonic() - began < 10  # or after all that others send, which never ends
+                assert (
+                    time.monotonic() - began < 10
+                )  # or after all that others send, which never ends
                 time.sleep(0.01)
         finally:
             done.set()
         flooding.result()
 
 
-def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, tmp_path: Path) -> None:
+def test_clients_that_reset_in_the_middle_leave_nothing_behind(
+    fresh: Running, tmp_path: Path
+) -> None:
     add(fresh, tmp_path, 1500, "x" * 100)
     began = len(sockets(fresh.process.pid))
     middles = [
@@ -127,9 +137,13 @@ def test_clients_that_reset_in_the_middle_leave_nothing_behind(fresh: Running, t
             client.sendall(middles[number % len(middles)])
             if number % 3 == 0 and number % len(middles) in (3, 5, 6, 7):
                 client.recv(100)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, at its close
+            client.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )  # a reset, at its close
     until(lambda: len(sockets(fresh.process.pid)) <= began)
     written = fresh.request("GET", "/api/stores?name=Whole").json
     assert len(written) <= 10
     assert store(fresh, "After") == len(fresh.request("GET", "/api/stores").json)
-    assert fresh.log.count("level=") == fresh.log.count("level=info"), "clients that go away are nothing to log"
+    assert fresh.log.count("level=") == fresh.log.count("level=info"), (
+        "clients that go away are nothing to log"
+    )

@@ -1,4 +1,5 @@
-"""How much may wait for clients that do not read, over all connections, and who is given up for the others."""
+"""How much may wait for clients that do not read, over all connections, and who is given up for
+the others."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +22,9 @@ async def store(service: Inside, address: str) -> None:
     connection, line = service.connect()
     connection.data_received(create("First"))
     await settled(connection)
-    connection.data_received(request("PUT", "/api/stores/1", b'{"name":"Long","address":"%b"}' % address.encode()))
+    connection.data_received(
+        request("PUT", "/api/stores/1", b'{"name":"Long","address":"%b"}' % address.encode())
+    )
     await settled(connection)
     assert line.sent.count(b"HTTP/1.1 200 ") == 2
     line.close()

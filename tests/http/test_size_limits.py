@@ -1,4 +1,5 @@
-"""How long a request may be (decisions 15 and 27): the limit itself, the first byte over it, however it arrives."""
+"""How long a request may be (decisions 15 and 27): the limit itself, the first byte over it,
+however it arrives."""
 
 import select
 from pathlib import Path
@@ -30,7 +31,8 @@ def in_parts(wire: Wire, data: bytes, size: int) -> None:
 
 
 def send_until_refused(wire: Wire, block: bytes, most: int, more: int) -> None:
-    """Send until the response is there and `more` blocks beyond, as a client does that does not look."""
+    """Send until the response is there and `more` blocks beyond, as a client does that does not
+    look."""
     for _ in range(most):
         wire.send(block)
         if select.select([wire.client], [], [], 0)[0]:
@@ -96,7 +98,10 @@ LENGTH = b"POST /api/stores HTTP/1.1\r\n" + HOST + b"Content-Length: 52428800\r\
 
 @pytest.mark.parametrize(
     ("head", "block"),
-    [(LENGTH, b" " * 2**16), *((CHUNKS, b"%x\r\n%b\r\n" % (size, b" " * size)) for size in (16, 2**20 + 1))],
+    [
+        (LENGTH, b" " * 2**16),
+        *((CHUNKS, b"%x\r\n%b\r\n" % (size, b" " * size)) for size in (16, 2**20 + 1)),
+    ],
     ids=["length", "small chunks", "large chunk"],
 )
 def test_a_client_in_the_middle_of_50_megabytes_sees_the_413_and_no_reset(
@@ -115,7 +120,9 @@ def test_a_client_in_the_middle_of_50_megabytes_sees_the_413_and_no_reset(
 
 def with_extensions(size: int) -> bytes:
     """Return a request whose chunks have extensions and a trailer of `size` bytes in all."""
-    chunks = [b"%x;%b\r\n%b\r\n" % (len(part), b"e" * 999, part) for part in (b'{"name":', b'"A"', b"}")]
+    chunks = [
+        b"%x;%b\r\n%b\r\n" % (len(part), b"e" * 999, part) for part in (b'{"name":', b'"A"', b"}")
+    ]
     trailer = b"X: " + b"x" * (size - 3 * 1000 - len("X: \r\n")) + b"\r\n\r\n"
     return CHUNKS + b"".join(chunks) + b"0\r\n" + trailer
 
@@ -127,7 +134,12 @@ def with_extensions(size: int) -> bytes:
         (with_extensions(HEAD + 1), 431),
         (CHUNKS + b'c\r\n{"name":"A"}\r\n0\r\n' + b"a:b\r\n" * FIELDS + b"\r\n", 200),
         (CHUNKS + b'c\r\n{"name":"A"}\r\n0\r\n' + b"a:b\r\n" * (FIELDS + 1) + b"\r\n", 431),
-        (CHUNKS + b"".join(b"1;%b\r\n \r\n" % (b"e" * 200) for _ in range(90)) + b"2\r\n{}\r\n0\r\n\r\n", 431),
+        (
+            CHUNKS
+            + b"".join(b"1;%b\r\n \r\n" % (b"e" * 200) for _ in range(90))
+            + b"2\r\n{}\r\n0\r\n\r\n",
+            431,
+        ),
     ],
     ids=["bytes", "one byte more", "fields", "one field more", "a little in each chunk"],
 )

@@ -1,6 +1,8 @@
-"""Who reads slowly is served to the end, who reads nothing is dropped: through the real kernel, which hides much.
+"""Who reads slowly is served to the end, who reads nothing is dropped: through the real kernel,
+which hides much.
 
-Our kernel takes megabytes, and takes more only when a third of them is free again; the client's kernel takes a part.
+Our kernel takes megabytes, and takes more only when a third of them is free again; the client's
+kernel takes a part.
 """
 
 import socket
@@ -33,7 +35,8 @@ SLOW = 1.5
 
 @dataclass
 class Reader:
-    """A client that reads so many bytes a second, with a receive buffer and segments of a size (None: the usual)."""
+    """A client that reads so many bytes a second, with a receive buffer and segments of a size
+    (None: the usual)."""
 
     rate: int
     buffer: int | None = None
@@ -60,7 +63,12 @@ class Reader:
         return bytes(received)
 
 
-READERS = [Reader(500_000), Reader(1_000_000), Reader(250_000, 16_384), Reader(500_000, segment=536)]
+READERS = [
+    Reader(500_000),
+    Reader(1_000_000),
+    Reader(250_000, 16_384),
+    Reader(500_000, segment=536),
+]
 
 
 def served(service: Running, reader: Reader) -> int:
@@ -95,7 +103,9 @@ def test_who_reads_nothing_is_dropped(hasty: Running) -> None:
     clients = [reader.ask(hasty) for reader in READERS]
     for client in clients:
         with suppress(ConnectionResetError):  # a busy machine may come to this after half a second
-            assert client.recv(1, socket.MSG_PEEK) == b"H"  # a response has begun, and nothing of it is read
+            assert (
+                client.recv(1, socket.MSG_PEEK) == b"H"
+            )  # a response has begun, and nothing of it is read
     until(lambda: not connections(hasty.process.pid))
     for client in clients:
         with pytest.raises((CutShort, ConnectionResetError)), Wire(client) as wire:

@@ -1,1 +1,2 @@
-"""What judges: whether a history is linearizable, what a database holds, what each response promised."""
+"""What judges: whether a history is linearizable, what a database holds, what each response
+promised."""

@@ -1,4 +1,5 @@
-"""What a database holds once its service is gone, and whether that makes sense. Imports drivers and the service."""
+"""What a database holds once its service is gone, and whether that makes sense. Imports drivers
+and the service."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ _STORES = f"SELECT {', '.join(STORES)} FROM stores ORDER BY id"
 
 
 def examine(path: Path) -> tuple[Order, list[Violation]]:
-    """Open a database as a start does; give all writes in their order, and what is wrong. Raises CannotStart."""
+    """Open a database as a start does; give all writes in their order, and what is wrong. Raises
+    CannotStart."""
     schema.prepare(path)
     connection = connections.connect(path)
     try:
@@ -30,19 +32,27 @@ def examine(path: Path) -> tuple[Order, list[Violation]]:
 
 def _examine(connection: apsw.Connection) -> tuple[Order, list[Violation]]:
     found = [
-        Violation("corrupt", str(text)) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"
+        Violation("corrupt", str(text))
+        for (text,) in connection.execute("PRAGMA integrity_check")
+        if text != "ok"
     ]
-    order, contradictions = _compare(list(connection.execute(_ROWS)), list(connection.execute(_STORES)))
+    order, contradictions = _compare(
+        list(connection.execute(_ROWS)), list(connection.execute(_STORES))
+    )
     return order, found + contradictions
 
 
 def examine_postgres(url: str) -> tuple[Order, list[Violation]]:
     """Do the same with a PostgreSQL database, which watches over its pages itself."""
     with psycopg.connect(url) as connection:
-        order, found = _compare(connection.execute(_ROWS).fetchall(), connection.execute(_STORES).fetchall())
+        order, found = _compare(
+            connection.execute(_ROWS).fetchall(), connection.execute(_STORES).fetchall()
+        )
         counts = connection.execute("SELECT count, version FROM collection").fetchall()
     if counts != [(len({id for id, _ in order}), len(order))]:
-        found.append(Violation("torn", "the numbers of stores and changes are not what is kept of them"))
+        found.append(
+            Violation("torn", "the numbers of stores and changes are not what is kept of them")
+        )
     return order, found
 
 
@@ -55,7 +65,9 @@ def _compare(rows: list[Any], kept: list[Any]) -> tuple[Order, list[Violation]]:
         found.append(Violation("torn", "the stores are not what the changes made of them"))
     if sorted(stores) != list(range(1, len(stores) + 1)):
         found.append(Violation("gap", "the ids have a hole"))
-    return [(int(id), value_of(Item(int(id), name, address))) for _, id, name, address, *_ in rows], found
+    return [
+        (int(id), value_of(Item(int(id), name, address))) for _, id, name, address, *_ in rows
+    ], found
 
 
 def judge(history: list[Operation], database: str) -> list[Violation]:

@@ -1,7 +1,8 @@
-"""A second reading of If-Match and If-None-Match, character by character, from the grammar in RFC 9110.
+"""A second reading of If-Match and If-None-Match, character by character, from the grammar in
+RFC 9110.
 
-If-Match   = "*" / [ entity-tag *( OWS "," OWS entity-tag ) ]          13.1.1; empty elements are taken: 5.6.1.2
-entity-tag = [ %s"W/" ] DQUOTE *( %x21 / %x23-7E / %x80-FF ) DQUOTE    8.8.3
+If-Match   = "*" / [ entity-tag *( OWS "," OWS entity-tag ) ]          13.1.1; empty elements are
+taken: 5.6.1.2 entity-tag = [ %s"W/" ] DQUOTE *( %x21 / %x23-7E / %x80-FF ) DQUOTE    8.8.3
 """
 
 from enum import Enum, auto
@@ -21,7 +22,8 @@ class State(Enum):
 
 
 def read(lines: list[bytes]) -> set[str] | None:
-    """Return the tags of a field's lines with their quotes and without marks, `{"*"}` for any, None if malformed."""
+    """Return the tags of a field's lines with their quotes and without marks, `{"*"}` for any,
+    None if malformed."""
     text = ", ".join(line.decode("latin-1") for line in lines)
     if text.strip(" \t") == "*":
         return {"*"}
@@ -45,7 +47,11 @@ def step(state: State, character: str) -> State | None:
     if state is State.TAG:
         if character == '"':
             return State.COMMA
-        return State.TAG if character == "!" or "#" <= character <= "~" or "\x80" <= character <= "\xff" else None
+        return (
+            State.TAG
+            if character == "!" or "#" <= character <= "~" or "\x80" <= character <= "\xff"
+            else None
+        )
     if state is State.WEAK:
         return State.QUOTE if character == "/" else None
     if state is State.QUOTE:

@@ -1,4 +1,5 @@
-"""What has to hold after each case of `fuzz_http.py`: responses, the database behind them, memory. Imports apsw."""
+"""What has to hold after each case of `fuzz_http.py`: responses, the database behind them,
+memory. Imports apsw."""
 
 import re
 from collections import Counter
@@ -13,13 +14,15 @@ from tests.harness.process import Response
 from tests.oracles.http_reading import Asked, exchanges, requests_in
 
 MAX_GROWTH = 64 * 2**20
-"""Bytes that this process may grow by after its first tenth: responses and pages that it caches are half of that."""
+"""Bytes that this process may grow by after its first tenth: responses and pages that it caches
+are half of that."""
 
 _TAG = re.compile(r'"(\d+)\.([a-z2-7]{8})"')
 
 
 class Written(NamedTuple):
-    """A write that was acknowledged, the Idempotency-Key that it was sent with, and its response."""
+    """A write that was acknowledged, the Idempotency-Key that it was sent with, and its
+    response."""
 
     method: bytes
     key: bytes | None
@@ -34,8 +37,8 @@ class Written(NamedTuple):
 class Ledger:
     """What a database holds, seen from outside, and what its clients were told that it holds.
 
-    It foretells of each acknowledged write whether it is a change, and of which version: a replay is none, nor is a
-    PUT of what the store already is (decisions 35 and 36).
+    It foretells of each acknowledged write whether it is a change, and of which version: a
+    replay is none, nor is a PUT of what the store already is (decisions 35 and 36).
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,15 +49,20 @@ class Ledger:
         self.stores = self._rows()
         """Name, address and version of each store."""
 
-    def settle(self, written: list[Written], unanswered: int = 0, barrier: Written | None = None) -> None:
-        """Take down what was acknowledged; then, and before the barrier, at most the unanswered may have happened.
+    def settle(
+        self, written: list[Written], unanswered: int = 0, barrier: Written | None = None
+    ) -> None:
+        """Take down what was acknowledged; then, and before the barrier, at most the unanswered
+        may have happened.
 
         The barrier is a write that was acknowledged and is a change.
         """
         before, done = self.changes, self._changes() - (barrier is not None)
         versions = [self._take_down(each) for each in written]
         more = done - self.changes
-        assert 0 <= more <= unanswered, f"{self.changes - before} changes acknowledged, {done - before} done"
+        assert 0 <= more <= unanswered, (
+            f"{self.changes - before} changes acknowledged, {done - before} done"
+        )
         for each, version in zip(written, versions, strict=True):
             self._compare(each, version)
         self._take_up(done)
@@ -64,7 +72,9 @@ class Ledger:
     def check(self, id: int, response: Response) -> None:
         """Compare the response to a GET of a store."""
         store = response.json
-        assert (store["name"], store["address"], self._version(response)) == self.stores[id], response
+        assert (store["name"], store["address"], self._version(response)) == self.stores[id], (
+            response
+        )
 
     def close(self) -> None:
         """Compare everything."""
@@ -79,7 +89,9 @@ class Ledger:
             return self._keys.get(written.key, min(self._version(written.response), self.changes))
         assert written.key not in self._keys, f"key {written.key!r} was not replayed"
         id, name, address = written.store
-        assert written.method == b"POST" or id in self.stores, f"a PUT was answered with {written.store}"
+        assert written.method == b"POST" or id in self.stores, (
+            f"a PUT was answered with {written.store}"
+        )
         if written.method == b"POST" or self.stores[id][:2] != (name, address):
             self.changes += 1
             self.stores[id] = name, address, self.changes
@@ -96,7 +108,9 @@ class Ledger:
         *store, previous = self._connection.execute(change, (version,)).get
         assert tuple(store) == written.store, f"{store} was done, {written.store} was acknowledged"
         assert written.method == b"PUT" or not previous, f"a POST replaced {store}"
-        assert self._version(written.response) == version, f"version {version} was done: {written.response}"
+        assert self._version(written.response) == version, (
+            f"version {version} was done: {written.response}"
+        )
 
     def _take_up(self, version: int) -> None:
         """Take from the database what nobody acknowledged, up to a version."""
@@ -129,7 +143,8 @@ def judge(
     cut_off: bool = False,
     barrier: Response | None = None,
 ) -> None:
-    """Hold what came back, and what the database holds now, to what was sent. Raises AssertionError.
+    """Hold what came back, and what the database holds now, to what was sent. Raises
+    AssertionError.
 
     The barrier is the response to a PUT that came after all of it, if there was one.
     """
@@ -139,7 +154,11 @@ def judge(
         for asked, response in pairs
         if asked and asked.writes and response.status == 200
     ]
-    unanswered = sum(asked.writes for asked in islice(requests_in(case.sent), len(pairs), None)) if cut_off else 0
+    unanswered = (
+        sum(asked.writes for asked in islice(requests_in(case.sent), len(pairs), None))
+        if cut_off
+        else 0
+    )
     ledger.settle(written, unanswered, Written(b"PUT", None, barrier) if barrier else None)
     figures.update(cases=1, responses=len(pairs), writes=len(written))
     figures["refusals"] += sum(response.status >= 400 for _, response in pairs)

@@ -1,8 +1,9 @@
-"""Records what concurrent clients of a service do over real sockets, for `lincheck`. Imports msgspec and uvloop.
+"""Records what concurrent clients of a service do over real sockets, for `lincheck`. Imports
+msgspec and uvloop.
 
-A connection is made before the clock of a request starts, so that a refused one is no operation. A request that was
-sent and has no whole response may have happened. With an Idempotency-Key it is sent again, by whichever client is
-free, until it has one, and also afterwards.
+A connection is made before the clock of a request starts, so that a refused one is no operation.
+A request that was sent and has no whole response may have happened. With an Idempotency-Key it
+is sent again, by whichever client is free, until it has one, and also afterwards.
 """
 
 import asyncio
@@ -48,7 +49,8 @@ UNCHANGED = 0.2
 """Share of the reads that have an If-None-Match, and of those that are of the past."""
 
 KEPT = 5
-"""Every so many-th store is never replaced by anything else: so that nothing but the tag is at stake elsewhere."""
+"""Every so many-th store is never replaced by anything else: so that nothing but the tag is at
+stake elsewhere."""
 
 
 class Item(msgspec.Struct):
@@ -74,7 +76,8 @@ def outcome(status: int, body: bytes) -> Outcome:
 
 @dataclass(slots=True, eq=False)
 class Keyed:
-    """A write with an Idempotency-Key; `tries` have been sent, `first` of their responses were no replay."""
+    """A write with an Idempotency-Key; `tries` have been sent, `first` of their responses were
+    no replay."""
 
     op: Operation
     key: str
@@ -83,16 +86,22 @@ class Keyed:
 
 
 class Recorder:
-    """Clients that create, replace, read, list and filter at once, over any number of a service's lives.
+    """Clients that create, replace, read, list and filter at once, over any number of a
+    service's lives.
 
     Some of it with conditions, keys, and of the past.
 
-    `history` is for `lincheck`; `odd` has responses that no history could explain, such as a body that is no
-    store; `statuses` counts the responses.
+    `history` is for `lincheck`; `odd` has responses that no history could explain, such as a
+    body that is no store; `statuses` counts the responses.
     """
 
     def __init__(
-        self, seed: int = 0, *, clients: int = 24, most_stores: int = 400, mix: dict[Kind, int] = MIX
+        self,
+        seed: int = 0,
+        *,
+        clients: int = 24,
+        most_stores: int = 400,
+        mix: dict[Kind, int] = MIX,
     ) -> None:
         self.history: list[Operation] = []
         self.odd: list[str] = []
@@ -120,12 +129,17 @@ class Recorder:
         return sum(op.writes and op.outcome is Outcome.OK for op in self.history)
 
     def run(
-        self, port: int | Sequence[int], operations: int, *, when: int = 0, then: Callable[[], object] | None = None
+        self,
+        port: int | Sequence[int],
+        operations: int,
+        *,
+        when: int = 0,
+        then: Callable[[], object] | None = None,
     ) -> None:
         """Let the clients do so many operations, or fewer if the service ends.
 
-        Several ports are those of instances, to which the clients are dealt out. When `when` of the operations
-        were begun, `then` is called.
+        Several ports are those of instances, to which the clients are dealt out. When `when` of
+        the operations were begun, `then` is called.
         """
         self._left = operations
         self._at = (operations - when, then) if then else None
@@ -136,7 +150,8 @@ class Recorder:
         uvloop.run(self._settle(port))
 
     def rows(self, count: int) -> list[Operation]:
-        """Begin creates that something else than a client does, with their outcome unknown for now."""
+        """Begin creates that something else than a client does, with their outcome unknown for
+        now."""
         made = [self._write(Kind.CREATE, 0) for _ in range(count)]
         self.history += made
         self._known += count
@@ -210,22 +225,28 @@ class Recorder:
     def _write(self, kind: Kind, id: int) -> Operation:
         self._last_value += 1
         name = NAMES[self._last_value % len(NAMES)]
-        return Operation(kind, time.monotonic_ns(), inf, id, self._last_value, name, outcome=Outcome.UNKNOWN)
+        return Operation(
+            kind, time.monotonic_ns(), inf, id, self._last_value, name, outcome=Outcome.UNKNOWN
+        )
 
     async def _change(self, client: Client, op: Operation, rng: random.Random) -> None:
         keyed = Keyed(op, f"{self._seed}-{op.value}" if rng.random() < KEYED else "")
         if rng.random() < CONDITIONAL and self._epoch:
             op.if_match = self._seen.get(op.store, (0, 0))[0]
             if op.kind is Kind.CREATE:
-                # The list has changed by the time that this arrives: guess. With a key never, see `_note`.
-                op.if_match = self._latest + (0 if keyed.key else rng.randint(0, self._clients // 2))
+                # The list has changed by the time that this arrives: guess. With a key never, see
+                # `_note`.
+                op.if_match = self._latest + (
+                    0 if keyed.key else rng.randint(0, self._clients // 2)
+                )
         self.history.append(op)
         if keyed.key and rng.random() < AT_ONCE:
             self._retries.append(keyed)
         await self._send(client, keyed)
 
     async def _write_same(self, client: Client, id: int, rng: random.Random) -> None:
-        """Replace a store with what it was seen to be: if it is still that, nothing changes (decisions 34, 35)."""
+        """Replace a store with what it was seen to be: if it is still that, nothing changes
+        (decisions 34, 35)."""
         version, value = self._seen[id]
         op = Operation(Kind.REPLACE, time.monotonic_ns(), inf, id, value, NAMES[value % len(NAMES)])
         fields = ""
@@ -248,7 +269,11 @@ class Recorder:
 
     async def _list(self, client: Client, name: str = "", rng: random.Random | None = None) -> None:
         start = time.monotonic_ns()
-        target, fields, at = f"/api/stores?name={quote_plus(name)}" if name else "/api/stores", "", None
+        target, fields, at = (
+            f"/api/stores?name={quote_plus(name)}" if name else "/api/stores",
+            "",
+            None,
+        )
         if rng is not None and self._epoch and rng.random() < UNCHANGED:
             if name or rng.random() < 0.5:
                 fields = f"if-none-match: {self._tag(self._latest)}\r\n"
@@ -263,7 +288,9 @@ class Recorder:
             self._check_tag(response)
             self._latest = max(self._latest, response.version or 0)
             kind = Kind.FILTER if name else Kind.LIST
-            self.history.append(Operation(kind, start, end, 0, None, name, *found, version=response.version, at=at))
+            self.history.append(
+                Operation(kind, start, end, 0, None, name, *found, version=response.version, at=at)
+            )
 
     def _past(self, target: str, rng: random.Random) -> tuple[int, str]:
         """Return a version that was seen, and the target that asks for that time (decision 40)."""
@@ -277,12 +304,18 @@ class Recorder:
     async def _send(self, client: Client, keyed: Keyed) -> None:
         op = keyed.op
         keyed.tries += 1
-        method, target = ("POST", "/api/stores") if op.kind is Kind.CREATE else ("PUT", f"/api/stores/{op.store}")
+        method, target = (
+            ("POST", "/api/stores")
+            if op.kind is Kind.CREATE
+            else ("PUT", f"/api/stores/{op.store}")
+        )
         fields = "" if op.if_match is None else f"if-match: {self._tag(op.if_match)}\r\n"
         if keyed.key:
             # Quoted or bare, it is the same key (decision 36).
             fields += (
-                f"idempotency-key: {keyed.key}\r\n" if keyed.tries % 2 else f'idempotency-key: "{keyed.key}"\r\n'
+                f"idempotency-key: {keyed.key}\r\n"
+                if keyed.tries % 2
+                else f'idempotency-key: "{keyed.key}"\r\n'
             )
         start = time.monotonic_ns() if keyed.tries > 1 else op.start
         try:
@@ -357,7 +390,9 @@ class Recorder:
         self._check_tag(response)
         value, if_match = (op.value, op.if_match) if op else (None, None)
         self.history.append(
-            Operation(Kind.TAG, start, end, store, value, version=response.version, if_match=if_match)
+            Operation(
+                Kind.TAG, start, end, store, value, version=response.version, if_match=if_match
+            )
         )
 
     def _note_read(
@@ -400,7 +435,8 @@ class Recorder:
         return f'"{version}.{self._epoch}"'
 
     def _values(self, body: bytes, *, many: bool) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Return the ids and values in a response; None, and a note, if it has anything that we never sent."""
+        """Return the ids and values in a response; None, and a note, if it has anything that we
+        never sent."""
         try:
             items = _decode_list(body) if many else [_decode(body)]
             values = tuple([value_of(item) for item in items])
@@ -409,7 +445,9 @@ class Recorder:
             return None
         ids: Sequence[int] = [item.id for item in items]
         # Nearly every list has these ids, and a range takes no memory.
-        return range(1, len(ids) + 1) if many and ids == list(range(1, len(ids) + 1)) else ids, values
+        return range(1, len(ids) + 1) if many and ids == list(
+            range(1, len(ids) + 1)
+        ) else ids, values
 
 
 def payload(op: Operation) -> bytes:
@@ -423,7 +461,8 @@ def csv(rows: list[Operation]) -> bytes:
 
 
 def value_of(item: Item) -> int:
-    """Return the value that a store has; raises ValueError if its name and address were never sent together."""
+    """Return the value that a store has; raises ValueError if its name and address were never
+    sent together."""
     value = int(item.address or "")
     if item.name != NAMES[value % len(NAMES)]:
         raise ValueError(f"name and address of two writes: {item}")

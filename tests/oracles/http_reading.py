@@ -1,8 +1,10 @@
-"""A second reading of the bytes on a connection, independent of the service's: what was asked, what was answered.
+"""A second reading of the bytes on a connection, independent of the service's: what was asked,
+what was answered.
 
-It is lenient, so that it never finds fewer requests than the service may: what matters is that each response has its
-request, that what was carried out is a request that may be carried out at all (decision 27), and that each response
-is well-formed and, if it is an error, the contract's. Raises AssertionError where one of these does not hold.
+It is lenient, so that it never finds fewer requests than the service may: what matters is that
+each response has its request, that what was carried out is a request that may be carried out at
+all (decision 27), and that each response is well-formed and, if it is an error, the contract's.
+Raises AssertionError where one of these does not hold.
 """
 
 import json
@@ -55,7 +57,10 @@ def requests_in(sent: bytes) -> Iterator[Asked]:
         words = line.split()
         if len(words) != 3:
             return
-        fields = [(name.lower(), value.strip(b" \t")) for name, _, value in (each.partition(b":") for each in lines)]
+        fields = [
+            (name.lower(), value.strip(b" \t"))
+            for name, _, value in (each.partition(b":") for each in lines)
+        ]
         framed = _body(sent, end + 4, fields)
         if framed is None:
             return
@@ -83,13 +88,17 @@ def _chunks(sent: bytes, start: int) -> tuple[bytes, int] | None:
             return None
     if line is None:
         return None
-    # The line end of the last chunk may also be the first half of the empty line that ends the trailers.
+    # The line end of the last chunk may also be the first half of the empty line that ends the
+    # trailers.
     end = sent.find(b"\r\n\r\n", line.end() - 2)
     return (b"".join(parts), end + 4) if end >= 0 else None
 
 
-def exchanges(sent: bytes, received: bytes, *, cut_off: bool = False) -> list[tuple[Asked | None, Response]]:
-    """Pair each response with its request; the last may be a refusal of what is none. Interim responses are left out.
+def exchanges(
+    sent: bytes, received: bytes, *, cut_off: bool = False
+) -> list[tuple[Asked | None, Response]]:
+    """Pair each response with its request; the last may be a refusal of what is none. Interim
+    responses are left out.
 
     If the client cut the connection off, the last response may be only a part, and does not count.
     """
@@ -104,7 +113,11 @@ def exchanges(sent: bytes, received: bytes, *, cut_off: bool = False) -> list[tu
             if cut_off:
                 break
             raise
-        if not (response.status in REFUSALS and response.headers.get("connection") == "close" and not wire.more()):
+        if not (
+            response.status in REFUSALS
+            and response.headers.get("connection") == "close"
+            and not wire.more()
+        ):
             assert request is not None, f"a response to nothing that was asked: {response}"
             check_carried_out(request)
         found.append((request, response))
@@ -115,7 +128,9 @@ def _response(wire: Wire, request: Asked | None, may_be_head: bool) -> Response:
     head = request is not None and request.method == b"HEAD"
     if not head and may_be_head and wire.has_one_head():
         response = wire.response(to="HEAD")
-        assert response.status in REFUSALS or not int(response.headers.get("content-length", 0)), response
+        assert response.status in REFUSALS or not int(response.headers.get("content-length", 0)), (
+            response
+        )
         return response
     response = wire.response(to="HEAD" if head else "GET")
     if head and wire.more() and not wire.more(b"HTTP/1.1 "):
@@ -130,7 +145,9 @@ def _response(wire: Wire, request: Asked | None, may_be_head: bool) -> Response:
 def _check_error(response: Response) -> None:
     more = {key: value for key, value in json.loads(response.body).items() if key == "validation"}
     assert_error(response, response.status, **more)
-    assert all(response.status == 400 and each.keys() == {"source", "keys"} for each in more.values())
+    assert all(
+        response.status == 400 and each.keys() == {"source", "keys"} for each in more.values()
+    )
 
 
 def check_carried_out(request: Asked) -> None:

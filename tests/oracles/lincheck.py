@@ -1,9 +1,9 @@
 """Is a history of concurrent clients linearizable? Imports only the standard library.
 
-Every value is written at most once, so that a value that was read names its write. `check` takes the order of all
-writes as the database numbered them, and looks for a moment for every response that agrees with that order and with
-real time: exact for all kinds of operations. If it finds them, they are the proof; the database's numbers are not
-believed, but tried.
+Every value is written at most once, so that a value that was read names its write. `check` takes
+the order of all writes as the database numbered them, and looks for a moment for every response
+that agrees with that order and with real time: exact for all kinds of operations. If it finds
+them, they are the proof; the database's numbers are not believed, but tried.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,8 @@ from math import inf
 from typing import NamedTuple
 
 Order = Sequence[tuple[int, int]]
-"""The store and the value of every write that took effect, in the order of the database's versions 1, 2, 3, …"""
+"""The store and the value of every write that took effect, in the order of the database's
+versions 1, 2, 3, …"""
 
 
 class Kind(Enum):
@@ -31,7 +32,8 @@ class Kind(Enum):
 
 
 class Outcome(Enum):
-    """OK: answered. FAILED: surely did nothing. UNKNOWN: may have happened, even later (`end` is infinite)."""
+    """OK: answered. FAILED: surely did nothing. UNKNOWN: may have happened, even later (`end` is
+    infinite)."""
 
     OK = "ok"
     FAILED = "failed"
@@ -57,10 +59,11 @@ class Operation:
     """and the value of each."""
     outcome: Outcome = Outcome.OK
     version: int | None = None
-    """The version in the tag of the response: of the store, or of the collection if it is a list."""
+    """The version in the tag of the response: of the store, or of the collection if it is a
+    list."""
     if_match: int | None = None
-    """The version that a write asked for. Of a TAG: the one that it asked for and that was not there; then `value`
-    is what it would have written, and the store was not that (decision 34)."""
+    """The version that a write asked for. Of a TAG: the one that it asked for and that was not
+    there; then `value` is what it would have written, and the store was not that (decision 34)."""
     at: int | None = None
     """Of a read or list of the past: the version that the collection had."""
 
@@ -72,8 +75,8 @@ class Operation:
 class Violation(NamedTuple):
     """`text` says what contradicts what.
 
-    `fault` is lost, phantom, duplicate, gap, order, version, stale, torn, past, overwrote (a write went over what its
-    If-Match did not allow) or refused (a 412 without a reason).
+    `fault` is lost, phantom, duplicate, gap, order, version, stale, torn, past, overwrote (a
+    write went over what its If-Match did not allow) or refused (a 412 without a reason).
     """
 
     fault: str
@@ -90,7 +93,8 @@ Writes = Mapping[int | None, Operation]
 
 
 def check(history: Sequence[Operation], order: Order) -> list[Violation]:
-    """Return every response that is true at no moment that agrees with `order` and with real time."""
+    """Return every response that is true at no moment that agrees with `order` and with real
+    time."""
     writes = {op.value: op for op in history if op.writes}
     found = list(_strange_writes(writes, order))
     if found:
@@ -100,7 +104,8 @@ def check(history: Sequence[Operation], order: Order) -> list[Violation]:
     moments: dict[int, int] = {}
     reached = ended = 0
     for op in sorted(history, key=lambda op: op.start):
-        # All that had ended before this began comes before it, so it cannot be earlier than the latest of them.
+        # All that had ended before this began comes before it, so it cannot be earlier than the
+        # latest of them.
         while ended < len(done) and done[ended].end < op.start:
             reached = max(reached, moments.get(id(done[ended]), 0))
             ended += 1
@@ -113,7 +118,9 @@ def check(history: Sequence[Operation], order: Order) -> list[Violation]:
             continue
         if op.kind in (Kind.LIST, Kind.FILTER, Kind.TAG):
             continue  # their version is one of the conditions of their moment
-        if op.version is not None and (op.value is None or op.version != line.spans[op.value].since):
+        if op.version is not None and (
+            op.value is None or op.version != line.spans[op.value].since
+        ):
             found.append(Violation("version", f"{op.value} was answered with version {op.version}"))
     return found
 
@@ -125,18 +132,31 @@ def _strange_writes(writes: Writes, order: Order) -> Iterator[Violation]:
     for store, value in order:
         write = writes.get(value)
         if write is None or write.outcome is Outcome.FAILED or value in stored:
-            yield Violation("phantom", f"store {store} became {value}, whose write was refused, done, or never sent")
+            yield Violation(
+                "phantom",
+                f"store {store} became {value}, whose write was refused, done, or never sent",
+            )
             continue
         stored.add(value)
         if write.kind is Kind.CREATE:
             count += 1
         expected = count if write.kind is Kind.CREATE else write.store
         if store > count or store != expected or write.store not in (0, store):
-            fault = "phantom" if write.kind is Kind.REPLACE else "gap" if store > expected else "duplicate"
-            yield Violation(fault, f"{value} went to store {store}, not {write.store or expected}, of {count}")
+            fault = (
+                "phantom"
+                if write.kind is Kind.REPLACE
+                else "gap"
+                if store > expected
+                else "duplicate"
+            )
+            yield Violation(
+                fault, f"{value} went to store {store}, not {write.store or expected}, of {count}"
+            )
     for sent, write in writes.items():
         if write.outcome is Outcome.OK and sent not in stored:
-            yield Violation("lost", f"store {write.store}: {sent} was acknowledged and is not there")
+            yield Violation(
+                "lost", f"store {write.store}: {sent} was acknowledged and is not there"
+            )
 
 
 class _Contradiction(Exception):
@@ -160,7 +180,9 @@ class _Line:
         self.spans: dict[int | None, _Span] = {}
         self._order = order
         self._created: list[float] = [inf]
-        self._counts: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([0], [0]))
+        self._counts: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(
+            lambda: ([0], [0])
+        )
         current: dict[int, int] = {}
         for moment, (store, value) in enumerate(order, start=1):
             matched = moment - 1
@@ -185,13 +207,18 @@ class _Line:
             counts.append(counts[-1] + step)
 
     def moment(self, op: Operation, reached: int) -> int:
-        """Return the first moment from `reached` on when the response is true; raise _Contradiction if none is."""
+        """Return the first moment from `reached` on when the response is true; raise
+        _Contradiction if none is."""
         if op.writes:
             moment, before = self.spans[op.value].since, self.spans[op.value].before
             if moment <= reached:
-                raise _Contradiction("order", f"write {moment} ({op.value}) began after number {reached} was seen")
+                raise _Contradiction(
+                    "order", f"write {moment} ({op.value}) began after number {reached} was seen"
+                )
             if op.if_match not in (None, before):
-                raise _Contradiction("overwrote", f"{op.value} went over {before}, and was to follow {op.if_match}")
+                raise _Contradiction(
+                    "overwrote", f"{op.value} went over {before}, and was to follow {op.if_match}"
+                )
             return moment
         first, until = self._range(op)
         if first >= min(until, len(self._order) + 1):
@@ -200,7 +227,9 @@ class _Line:
         if op.kind is Kind.FILTER:
             moment = self._with_count(op, moment)
         if moment >= until:
-            raise _Contradiction("stale", f"{_title(op)} was true until {until}; {reached} had been seen before")
+            raise _Contradiction(
+                "stale", f"{_title(op)} was true until {until}; {reached} had been seen before"
+            )
         return moment
 
     def _range(self, op: Operation) -> tuple[float, float]:
@@ -215,18 +244,24 @@ class _Line:
         if op.at is None:
             return first, until
         if not first <= op.at < min(until, len(self._order) + 1):
-            raise _Contradiction("past", f"{_title(op)} at {op.at} was true from {first} to {until}")
+            raise _Contradiction(
+                "past", f"{_title(op)} at {op.at} was true from {first} to {until}"
+            )
         return op.at, inf
 
     def _range_of_tag(self, op: Operation) -> tuple[float, float]:
         version = op.version
         if version is None or not 0 <= version <= len(self._order) or version == op.if_match:
-            raise _Contradiction("refused", f"a response names version {version}, {op.if_match} was asked for")
+            raise _Contradiction(
+                "refused", f"a response names version {version}, {op.if_match} was asked for"
+            )
         if not op.store:
             return version, version + 1
         store, value = self._order[version - 1] if version else (0, 0)
         if store != op.store or value == op.value:
-            raise _Contradiction("refused", f"version {version} of store {op.store} is {value} of store {store}")
+            raise _Contradiction(
+                "refused", f"version {version} of store {op.store} is {value} of store {store}"
+            )
         return version, self.spans[value].until
 
     def _range_of_stores(self, op: Operation) -> tuple[float, float]:
@@ -239,18 +274,25 @@ class _Line:
         except KeyError as value:
             raise _Contradiction("phantom", f"{_title(op)} has {value}, which never was") from None
         if [span.store for span in spans] != ids or ids != sorted(set(ids)):
-            raise _Contradiction("phantom", f"{_title(op)} has another store's value, or one store twice")
+            raise _Contradiction(
+                "phantom", f"{_title(op)} has another store's value, or one store twice"
+            )
         if op.kind is Kind.FILTER and any(span.name != op.name for span in spans):
             raise _Contradiction("phantom", f"{_title(op)} has another name")
         first = max((span.since for span in spans), default=0)
         until = min((span.until for span in spans), default=inf)
-        return (first, min(until, self._created_at(len(ids) + 1))) if op.kind is Kind.LIST else (first, until)
+        return (
+            (first, min(until, self._created_at(len(ids) + 1)))
+            if op.kind is Kind.LIST
+            else (first, until)
+        )
 
     def _created_at(self, store: int) -> float:
         return self._created[min(store, len(self._created) - 1)]
 
     def _with_count(self, op: Operation, moment: int) -> int:
-        """Return the first moment from this one on when as many stores had the name as were answered."""
+        """Return the first moment from this one on when as many stores had the name as were
+        answered."""
         moments, counts = self._counts[op.name]
         at = bisect_right(moments, moment) - 1
         if counts[at] == len(op.values):

@@ -1,4 +1,5 @@
-"""Writers that go on through failures and remember what each response promised; the check of what came of it."""
+"""Writers that go on through failures and remember what each response promised; the check of
+what came of it."""
 
 import threading
 import time
@@ -12,7 +13,8 @@ from typing import Any
 from tests.harness.process import Response, Running, ask
 
 RESPONSE_TIMEOUT = 10.0
-"""Seconds that a client waits: a response takes at most 5 (decision 30), and a busy machine some more."""
+"""Seconds that a client waits: a response takes at most 5 (decision 30), and a busy machine some
+more."""
 
 RECOVERY = 10.0
 """Seconds after the database is back in which everybody reads and writes again."""
@@ -57,7 +59,8 @@ class History:
         with self.lock:
             goal = {writer: done + least for writer, done in self.progress.items()}
             arrived = self.lock.wait_for(
-                lambda: all(self.progress[writer] >= number for writer, number in goal.items()), timeout
+                lambda: all(self.progress[writer] >= number for writer, number in goal.items()),
+                timeout,
             )
         assert arrived, f"not every writer was answered 200 again within {timeout} s"
 
@@ -106,7 +109,8 @@ class Writers:
 
 
 def all_stores(instance: Running) -> list[dict[str, Any]]:
-    """Return what an instance lists, once it has a connection: its latest ones may just have been lost."""
+    """Return what an instance lists, once it has a connection: its latest ones may just have
+    been lost."""
     responses: list[Response] = []
 
     def listed() -> bool:
@@ -119,7 +123,8 @@ def all_stores(instance: Running) -> list[dict[str, Any]]:
 
 
 def assert_nothing_lost(history: History, *instances: Running) -> None:
-    """Every promise was kept: acknowledged is there, refused is not, ids are dense, and nobody saw a 500."""
+    """Every promise was kept: acknowledged is there, refused is not, ids are dense, and nobody
+    saw a 500."""
     assert history.strange == []
     lists = [all_stores(instance) for instance in instances]
     assert all(one == lists[0] for one in lists)
@@ -128,5 +133,7 @@ def assert_nothing_lost(history: History, *instances: Running) -> None:
     assert len(stores) == len(lists[0]), "something was created twice"
     lost = {name: id for name, id in history.acknowledged.items() if stores.get(name) != id}
     assert not lost
-    assert not history.refused & stores.keys(), "a create that was said to have done nothing did something"
+    assert not history.refused & stores.keys(), (
+        "a create that was said to have done nothing did something"
+    )
     assert stores.keys() <= history.acknowledged.keys() | history.unknown

@@ -1,7 +1,8 @@
-"""The decisions of `docs/contract.md`, read a second time: what the response to each request has to be.
+"""The decisions of `docs/contract.md`, read a second time: what the response to each request has
+to be.
 
-Imports nothing of the service. It serves one request after the other, of the fields that decide something here; of a
-message that no decision fixes it knows nothing.
+Imports nothing of the service. It serves one request after the other, of the fields that decide
+something here; of a message that no decision fixes it knows nothing.
 """
 
 import json
@@ -19,7 +20,9 @@ ALLOWED_HOST = "stores.example"
 EPOCH = b"epochnow"
 """Stands for the epoch of the collection, whatever that is."""
 
-_EXPOSED = "etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
+_EXPOSED = (
+    "etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
+)
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, HEAD, POST, PUT",
     "access-control-allow-headers": (
@@ -27,7 +30,11 @@ _PREFLIGHT = {
     ),
     "access-control-max-age": "600",
 }
-_METHODS = {"stores": ("GET", "HEAD", "POST"), "store": ("GET", "HEAD", "PUT"), "test": ("GET", "HEAD")}
+_METHODS = {
+    "stores": ("GET", "HEAD", "POST"),
+    "store": ("GET", "HEAD", "PUT"),
+    "test": ("GET", "HEAD"),
+}
 _JSON = "application/json; charset=utf-8"
 _ANY = frozenset([b"*"])
 _KEY = rb"[\x21\x23-\x5b\x5d-\x7e]{1,255}"
@@ -50,7 +57,8 @@ class Asked(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A response. A `body` that is a dictionary is the error body, whose message None stands for any."""
+    """A response. A `body` that is a dictionary is the error body, whose message None stands for
+    any."""
 
     status: int
     fields: dict[str, str]
@@ -58,7 +66,13 @@ class Expected(NamedTuple):
 
 
 class Refused(Exception):
-    def __init__(self, status: int, message: str | None = None, fields: dict[str, str] | None = None, **more: Any):
+    def __init__(
+        self,
+        status: int,
+        message: str | None = None,
+        fields: dict[str, str] | None = None,
+        **more: Any,
+    ):
         super().__init__(status, message)
         body = {"statusCode": status, "message": message, **more}
         self.expected = Expected(status, {"content-type": _JSON, **(fields or {})}, body)
@@ -85,18 +99,27 @@ class Model:
             expected = refused.expected
         fields = {"vary": "origin", "cache-control": "no-cache", **expected.fields}
         if asked.one(b"origin") == NAMED.encode():
-            fields |= {"access-control-allow-origin": NAMED, "access-control-expose-headers": _EXPOSED}
+            fields |= {
+                "access-control-allow-origin": NAMED,
+                "access-control-expose-headers": _EXPOSED,
+            }
         return expected._replace(fields=fields)
 
     def _respond(self, asked: Asked) -> Expected:
         path, _, query = asked.target.partition(b"?")
         id = path.removeprefix(b"/api/stores/")
-        route = {b"/api/stores": "stores", b"/test": "test"}.get(path, "store" if id not in (path, b"") else "")
+        route = {b"/api/stores": "stores", b"/test": "test"}.get(
+            path, "store" if id not in (path, b"") else ""
+        )
         self._check_page(asked)
         preflight = asked.method == "OPTIONS" and asked.values(b"access-control-request-method")
         if preflight and asked.one(b"origin") == NAMED.encode():
             return Expected(204, _PREFLIGHT)
-        by = self._check_token(asked) if route in ("store", "stores") and asked.method != "OPTIONS" else None
+        by = (
+            self._check_token(asked)
+            if route in ("store", "stores") and asked.method != "OPTIONS"
+            else None
+        )
         if not route:
             raise Refused(404, "Not Found")
         allow = {"allow": ", ".join((*_METHODS[route], "OPTIONS"))}
@@ -108,13 +131,22 @@ class Model:
             return Expected(200, {"content-type": "text/plain; charset=utf-8"}, b"OK")
         if asked.method in ("POST", "PUT"):
             return self._write(asked, id if route == "store" else None, by)
-        return self._read_one(asked, id, query) if route == "store" else self._read_list(asked, query)
+        return (
+            self._read_one(asked, id, query) if route == "store" else self._read_list(asked, query)
+        )
 
     # Who asks (decisions 43 and 44).
 
     def _check_page(self, asked: Asked) -> None:
-        origin, site, host = asked.one(b"origin"), asked.one(b"sec-fetch-site"), asked.one(b"host") or b""
-        is_page = any(asked.values(name) for name in (b"origin", b"referer", b"sec-fetch-site", b"accept-language"))
+        origin, site, host = (
+            asked.one(b"origin"),
+            asked.one(b"sec-fetch-site"),
+            asked.one(b"host") or b"",
+        )
+        is_page = any(
+            asked.values(name)
+            for name in (b"origin", b"referer", b"sec-fetch-site", b"accept-language")
+        )
         name = re.sub(rb":\d*$", b"", host).lower()
         known = name in (b"localhost", b"127.0.0.1", b"[::1]", ALLOWED_HOST.encode())
         if is_page and not known and self._auth != "all":
@@ -173,19 +205,25 @@ class Model:
         first = []
         if (q := wanted.get("q")) is not None:
             wanted.setdefault("limit", 50)
-            first = [id for id in found if re.fullmatch(r"[0-9]+", q.strip(), re.ASCII) and id == int(q)]
+            first = [
+                id for id in found if re.fullmatch(r"[0-9]+", q.strip(), re.ASCII) and id == int(q)
+            ]
             page = [id for id in page if id not in first and _has_words(stores[id], q)]
             page = page if "after" in wanted else first + page
         if len(page) > (limit := wanted.get("limit", len(page))):
             page = page[:limit]
             last = wanted.get("after", 0) if page == first else page[-1]
             fields["link"] = f'</api/stores?{_next(query, last)}>; rel="next"'
-        return Expected(200, fields, b"[" + b",".join(_encode(id, *stores[id]) for id in page) + b"]")
+        return Expected(
+            200, fields, b"[" + b",".join(_encode(id, *stores[id]) for id in page) + b"]"
+        )
 
     def _read_query(self, query: bytes, known: list[bytes]) -> dict[str, Any]:
         sent: dict[bytes, list[bytes]] = {}
         for each in query.split(b"&"):
-            name, _, value = (unquote_to_bytes(part) for part in each.replace(b"+", b" ").partition(b"="))
+            name, _, value = (
+                unquote_to_bytes(part) for part in each.replace(b"+", b" ").partition(b"=")
+            )
             sent.setdefault(name, []).append(value)
         found: dict[str, Any] = {}
         broken: list[str] = []
@@ -236,12 +274,18 @@ class Model:
         store = len(stores) + 1 if number is None else number
         current = _tag(len(self.changes) if number is None else versions[number])
         same = stores.get(store) == content
-        if not (same or _matches(if_match, current)) or _matches(if_none_match, current, missing=False):
+        if not (same or _matches(if_match, current)) or _matches(
+            if_none_match, current, missing=False
+        ):
             raise Refused(412, None, {"etag": current})
         if not same:
             self.changes.append((store, *content))
             current = _tag(len(self.changes))
-        fields = {"etag": current, "content-type": _JSON, "content-location": f"/api/stores/{store}"}
+        fields = {
+            "etag": current,
+            "content-type": _JSON,
+            "content-location": f"/api/stores/{store}",
+        }
         response = Expected(200, fields, _encode(store, *content))
         if key is not None:
             self._keys[by, key] = request, response
@@ -271,7 +315,9 @@ def _fold(text: str) -> str:
 
 def _has_words(store: tuple[str, str | None], q: str) -> bool:
     name, address = store
-    return all(word in _fold(name) or word in _fold((address or "")[:500]) for word in _fold(q).split())
+    return all(
+        word in _fold(name) or word in _fold((address or "")[:500]) for word in _fold(q).split()
+    )
 
 
 def _next(query: bytes, last: int) -> str:
@@ -290,13 +336,16 @@ def _read_value(key: bytes, value: bytes) -> Any:
     if key == b"at":
         found = re.fullmatch(rb"(0|[1-9][0-9]{0,17})(?:\.([a-z2-7]{8}))?", value)
         return (int(found[1]), found[2]) if found else None
-    if not re.fullmatch(rb"[0-9]{1,18}", value) or (key == b"limit" and not 1 <= int(value) <= 1000):
+    if not re.fullmatch(rb"[0-9]{1,18}", value) or (
+        key == b"limit" and not 1 <= int(value) <= 1000
+    ):
         return None
     return int(value)
 
 
 def _tags(lines: list[bytes]) -> Tags | None:
-    """Return what stands between the quotes of each tag, without a proxy's marks; None if the grammar is broken."""
+    """Return what stands between the quotes of each tag, without a proxy's marks; None if the
+    grammar is broken."""
     value = b",".join(lines)
     if value.strip() == b"*":
         return _ANY
@@ -311,7 +360,8 @@ def _tags(lines: list[bytes]) -> Tags | None:
 
 
 def _matches(lines: list[bytes] | None, current: str, *, missing: bool = True) -> bool:
-    """Tell whether a condition holds the current tag; `missing` if there is none, or one with broken grammar."""
+    """Tell whether a condition holds the current tag; `missing` if there is none, or one with
+    broken grammar."""
     if not lines or (tags := _tags(lines)) is None:
         return missing
     return tags == _ANY or current.strip('"').encode() in tags
@@ -319,16 +369,26 @@ def _matches(lines: list[bytes] | None, current: str, *, missing: bool = True) -
 
 def _check_type(asked: Asked) -> None:
     types = asked.values(b"content-type")
-    pattern = rb'(?i)application/([a-z.-]+\+)?json *(; *(?!charset)[a-z]+=[^;]*)?(; *charset="?utf-8"?)?'
-    if not all(re.fullmatch(pattern, each) for each in types) or (asked.values(b"origin") and not types):
+    pattern = (
+        rb'(?i)application/([a-z.-]+\+)?json *(; *(?!charset)[a-z]+=[^;]*)?(; *charset="?utf-8"?)?'
+    )
+    if not all(re.fullmatch(pattern, each) for each in types) or (
+        asked.values(b"origin") and not types
+    ):
         raise Refused(415)
     if any(each.lower() not in (b"", b"identity") for each in asked.values(b"content-encoding")):
         raise Refused(415)
 
 
-def _read_conditions(asked: Asked, creates: bool) -> tuple[bytes | None, list[bytes] | None, list[bytes] | None]:
-    """Return the key without quotes, and the values of If-Match and of If-None-Match; None for what there is not."""
-    if_match, if_none_match = asked.values(b"if-match"), [] if creates else asked.values(b"if-none-match")
+def _read_conditions(
+    asked: Asked, creates: bool
+) -> tuple[bytes | None, list[bytes] | None, list[bytes] | None]:
+    """Return the key without quotes, and the values of If-Match and of If-None-Match; None for
+    what there is not."""
+    if_match, if_none_match = (
+        asked.values(b"if-match"),
+        [] if creates else asked.values(b"if-none-match"),
+    )
     conditions = {"if-match": if_match, "if-none-match": if_none_match}
     broken = [name for name, lines in conditions.items() if _tags(lines) is None]
     keys = asked.values(b"idempotency-key")
@@ -349,7 +409,9 @@ def _read_payload(body: bytes) -> tuple[str, str | None]:
         raise invalid("payload", [], '"value" must be of type object')
     said = {key: rule for key in ("name", "address") if (rule := _rule(key, payload))}
     if said:
-        raise invalid("payload", list(said), ". ".join(f'"{key}" {rule}' for key, rule in said.items()))
+        raise invalid(
+            "payload", list(said), ". ".join(f'"{key}" {rule}' for key, rule in said.items())
+        )
     return payload["name"], payload.get("address")
 
 

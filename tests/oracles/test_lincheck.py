@@ -1,4 +1,5 @@
-"""The checker is right: it agrees with a search through all orders, and it finds each kind of wrong history."""
+"""The checker is right: it agrees with a search through all orders, and it finds each kind of
+wrong history."""
 
 import random
 from dataclasses import replace
@@ -27,7 +28,11 @@ def name_of(value: int) -> str:
 
 def search(history: list[Operation], order: Order) -> bool:
     """Tell whether the operations have a legal sequence that respects real time and the order."""
-    ops = [op for op in history if op.outcome is not Outcome.FAILED and (op.writes or op.outcome is Outcome.OK)]
+    ops = [
+        op
+        for op in history
+        if op.outcome is not Outcome.FAILED and (op.writes or op.outcome is Outcome.OK)
+    ]
     dead = set()
 
     def extend(left: frozenset[int], log: Log) -> bool:
@@ -58,7 +63,10 @@ def step(op: Operation, log: Log, due: Order | None) -> Log | None:
         return None
     if due is not None and list(due) != [(store, op.value)]:
         return None
-    if op.version not in (None, len(log) + 1) or op.if_match not in (None, versions.get(store, len(log))):
+    if op.version not in (None, len(log) + 1) or op.if_match not in (
+        None,
+        versions.get(store, len(log)),
+    ):
         return None
     return (*log, (store, op.value))
 
@@ -73,11 +81,16 @@ def is_true(op: Operation, log: Log) -> bool:
         case Kind.READ:
             return values.get(op.store) == op.value and op.version in (None, versions.get(op.store))
         case Kind.REPLAY:
-            return (op.store, op.value) in log and op.version in (None, log.index((op.store, op.value)) + 1)
+            return (op.store, op.value) in log and op.version in (
+                None,
+                log.index((op.store, op.value)) + 1,
+            )
         case Kind.TAG:
             present = versions.get(op.store, 0) if op.store else len(log)
             differs = op.value is None or values.get(op.store) != op.value
-            return present == op.version != op.if_match and (op.store == 0 or present > 0) and differs
+            return (
+                present == op.version != op.if_match and (op.store == 0 or present > 0) and differs
+            )
     if op.version not in (None, len(log)):
         return False
     name = op.name if op.kind is FILTER else None
@@ -93,8 +106,11 @@ def versions_of(log: Log) -> dict[int, int]:
 # Random histories: a true one, then perhaps spoilt.
 
 
-def true_history(rng: random.Random, kinds: tuple[Kind, ...]) -> tuple[list[Operation], list[tuple[int, int]]]:
-    """Make operations with a moment each, in its interval, and let them happen at their moments, one by one."""
+def true_history(
+    rng: random.Random, kinds: tuple[Kind, ...]
+) -> tuple[list[Operation], list[tuple[int, int]]]:
+    """Make operations with a moment each, in its interval, and let them happen at their moments,
+    one by one."""
     spread = rng.choice((30, 100, 300))
     log: Log = ()
     history = []
@@ -140,13 +156,17 @@ def happen(op: Operation, value: int, log: Log, rng: random.Random) -> Operation
     if op.kind is TAG:
         store = rng.choice([0, *versions])
         present = versions[store] if store else len(log)
-        return replace(op, store=store, version=present, if_match=rng.choice([None, present - 1]), value=None)
+        return replace(
+            op, store=store, version=present, if_match=rng.choice([None, present - 1]), value=None
+        )
     if op.kind is REPLAY:
         version = rng.randint(1, len(log))
         return replace(op, store=log[version - 1][0], value=log[version - 1][1], version=version)
     if op.kind in (LIST, FILTER):
         op.name = rng.choice(NAMES) if op.kind is FILTER else ""
-        stores = [(id, value) for id, value in stores if op.kind is LIST or name_of(value) == op.name]
+        stores = [
+            (id, value) for id, value in stores if op.kind is LIST or name_of(value) == op.name
+        ]
         return replace(op, ids=[id for id, _ in stores], values=[value for _, value in stores])
     if op.kind is CREATE:
         return replace(op, store=len(state) + 1, value=value, name=name_of(value))
@@ -199,7 +219,9 @@ def tell(history: list[Operation], found: list[Violation]) -> str:
     return "\n".join(map(str, [*sorted(history, key=lambda op: op.start), *found]))
 
 
-@pytest.mark.parametrize("kinds", [(*PLAIN, READ), (*Kind, REPLACE)], ids=["plain", "with tags and keys"])
+@pytest.mark.parametrize(
+    "kinds", [(*PLAIN, READ), (*Kind, REPLACE)], ids=["plain", "with tags and keys"]
+)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_check_agrees_with_the_search(seed: int, kinds: tuple[Kind, ...]) -> None:
     """Everything, with the database's order of the writes: the same verdict, both ways."""
@@ -235,12 +257,16 @@ def filtered(start: float, end: float, name: str, **stores: int) -> Operation:
     return Operation(FILTER, start, end, name=name, ids=ids, values=list(stores.values()))
 
 
-def tag(start: float, end: float, store: int, version: int, if_match: int | None = None) -> Operation:
+def tag(
+    start: float, end: float, store: int, version: int, if_match: int | None = None
+) -> Operation:
     """A 304, or with `if_match` a 412."""
     return Operation(TAG, start, end, store, version=version, if_match=if_match)
 
 
-def replay(start: float, end: float, store: int, value: int, version: int | None = None) -> Operation:
+def replay(
+    start: float, end: float, store: int, value: int, version: int | None = None
+) -> Operation:
     return Operation(REPLAY, start, end, store, value, version=version)
 
 
@@ -265,7 +291,11 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
     "a hole in the ids": ("gap", [TWO[0], unknown(TWO[1])], [(1, 1), (3, 2)]),
     "one id for two creates": ("duplicate", [TWO[0], unknown(TWO[1])], [(1, 1), (1, 2)]),
     "an order against real time": ("order", [*THEN, put(7, 8, 2, 4)], [*TWO_ORDER, (2, 4), (1, 3)]),
-    "a list of two moments": ("torn", [*THEN, put(7, 8, 2, 4), listed(4.5, 9, 1, 4)], [*THEN_ORDER, (2, 4)]),
+    "a list of two moments": (
+        "torn",
+        [*THEN, put(7, 8, 2, 4), listed(4.5, 9, 1, 4)],
+        [*THEN_ORDER, (2, 4)],
+    ),
     "two lists that saw two writes in different orders": (
         "torn",
         [*TWO, put(5, 20, 1, 3), put(5, 20, 2, 4), listed(7, 8, 3, 2), listed(9, 10, 1, 4)],
@@ -276,15 +306,31 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
         [*THEN, after(put(7, 8, 1, 5), 1)],
         [*THEN_ORDER, (1, 5)],
     ),
-    "a refusal that names a version of another store": ("refused", [*THEN, tag(7, 8, 1, 2, if_match=1)], THEN_ORDER),
+    "a refusal that names a version of another store": (
+        "refused",
+        [*THEN, tag(7, 8, 1, 2, if_match=1)],
+        THEN_ORDER,
+    ),
     "a refusal of what the store already is": (
         "refused",
         [*THEN, replace(tag(7, 8, 1, 3, if_match=1), value=3)],
         THEN_ORDER,
     ),
-    "a refusal for a version that was over": ("stale", [*THEN, tag(7, 8, 1, 1, if_match=0)], THEN_ORDER),
-    "a 304 before the write was sent": ("order", [*TWO, tag(4.5, 4.8, 0, 3), put(5, 6, 1, 3)], THEN_ORDER),
-    "a replay with the present version": ("version", [*THEN, replay(7, 8, 1, 1, version=3)], THEN_ORDER),
+    "a refusal for a version that was over": (
+        "stale",
+        [*THEN, tag(7, 8, 1, 1, if_match=0)],
+        THEN_ORDER,
+    ),
+    "a 304 before the write was sent": (
+        "order",
+        [*TWO, tag(4.5, 4.8, 0, 3), put(5, 6, 1, 3)],
+        THEN_ORDER,
+    ),
+    "a replay with the present version": (
+        "version",
+        [*THEN, replay(7, 8, 1, 1, version=3)],
+        THEN_ORDER,
+    ),
     "the past as it is now": ("past", [*THEN, replace(listed(7, 8, 3, 2), at=2)], THEN_ORDER),
     "a past store as it was before": ("past", [*THEN, replace(read(7, 8, 1, 1), at=3)], THEN_ORDER),
 }
@@ -297,7 +343,8 @@ def test_a_wrong_history_is_found(case: str) -> None:
 
 
 def test_nothing_is_found_in_a_right_history() -> None:
-    """Among it an unknown write that took effect late, one that never did, a refused one, replays, and the past."""
+    """Among it an unknown write that took effect late, one that never did, a refused one,
+    replays, and the past."""
     history = [
         *THEN,
         unknown(put(7, 8, 1, 5)),

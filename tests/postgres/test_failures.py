@@ -1,4 +1,5 @@
-"""PostgreSQL goes away in every way; what was acknowledged stays, everybody is answered, and it heals by itself."""
+"""PostgreSQL goes away in every way; what was acknowledged stays, everybody is answered, and it
+heals by itself."""
 
 import asyncio
 import gc
@@ -41,7 +42,8 @@ WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server of this module's own: some tests end it or keep it still, and have it go on afterwards."""
+    """A server of this module's own: some tests end it or keep it still, and have it go on
+    afterwards."""
     postgres()
     with running() as server:
         yield server
@@ -51,7 +53,9 @@ def server() -> Iterator[Server]:
 def instances(database: str, path: Path, count: int = 2, *args: str) -> Iterator[list[Running]]:
     """Run some services on one database, both kinds of adapter among them."""
     with ExitStack() as stack:
-        yield [stack.enter_context(serving(path, *args, database=database)) for number in range(count)]
+        yield [
+            stack.enter_context(serving(path, *args, database=database)) for number in range(count)
+        ]
 
 
 def ready(instance: Running) -> bool:
@@ -84,7 +88,10 @@ def test_connections_are_ended_under_load(server: Server, tmp_path: Path) -> Non
 
 def test_a_synchronous_standby_takes_over_under_load(tmp_path: Path) -> None:
     with replicated() as (primary, standby):
-        url = either(primary, standby, primary.new_database().rpartition("/")[2]) + "?target_session_attrs=read-write"
+        url = (
+            either(primary, standby, primary.new_database().rpartition("/")[2])
+            + "?target_session_attrs=read-write"
+        )
         with instances(url, tmp_path) as both:
             with Writers(both, 16) as history:
                 history.everybody_writes(30, least=10)
@@ -112,13 +119,20 @@ def test_a_copy_by_logical_replication_goes_on_with_the_same_numbers(tmp_path: P
             assert create(source).status == 200
             dump = [str(old.bin / "pg_dump"), "--schema-only", here]
             schema = subprocess.run(dump, capture_output=True, check=True).stdout
-            subprocess.run([new.bin / "psql", "--quiet", there], input=schema, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [new.bin / "psql", "--quiet", there],
+                input=schema,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             done = run_command("epoch", "--database", there)
             assert done.returncode == 2
             assert done.stderr.count(b"\n") == 1
             old.sql("CREATE PUBLICATION move FOR ALL TABLES", name)
             with psycopg.connect(there, autocommit=True) as connection:
-                connection.execute(f"CREATE SUBSCRIPTION move CONNECTION '{here}' PUBLICATION move".encode())
+                connection.execute(
+                    f"CREATE SUBSCRIPTION move CONNECTION '{here}' PUBLICATION move".encode()
+                )
             first = keyed(source)
             listed = source.request("GET", "/api/stores")
         behind = "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'"
@@ -147,7 +161,10 @@ def test_reads_go_to_the_primary_only(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_no_standby_confirms_is_not_acknowledged(tmp_path: Path) -> None:
-    with replicated() as (primary, standby), instances(primary.new_database(), tmp_path, 1) as (one,):
+    with (
+        replicated() as (primary, standby),
+        instances(primary.new_database(), tmp_path, 1) as (one,),
+    ):
         assert create(one, "Replicated").status == 200
         standby.kill()
         with ThreadPoolExecutor() as clients:
@@ -208,7 +225,10 @@ def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> 
                 server.kill()
         with ExitStack() as stack:
             ways: list[list[str]] = [[], ["--auth=open"], ["--auth=open", "--workers=2"]]
-            started = [stack.enter_context(serving(tmp_path, *args, database=server.url())) for args in ways]
+            started = [
+                stack.enter_context(serving(tmp_path, *args, database=server.url()))
+                for args in ways
+            ]
             try:
                 server.start()
                 for instance in started:
@@ -218,7 +238,9 @@ def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> 
                 server.kill()
 
 
-def test_a_database_that_does_not_respond_keeps_nobody_waiting(server: Server, tmp_path: Path) -> None:
+def test_a_database_that_does_not_respond_keeps_nobody_waiting(
+    server: Server, tmp_path: Path
+) -> None:
     with instances(server.new_database(), tmp_path) as both:
         with Writers(both, 8) as history:
             history.everybody_writes(30)
@@ -226,7 +248,11 @@ def test_a_database_that_does_not_respond_keeps_nobody_waiting(server: Server, t
                 targets = ("/api/stores/1", "/api/stores", "/api/stores?name=A", "/health/ready")
                 with ThreadPoolExecutor() as clients:
                     get = partial(Running.request, method="GET", timeout=RESPONSE_TIMEOUT)
-                    asked = [clients.submit(get, each, target=target) for each in both for target in targets]
+                    asked = [
+                        clients.submit(get, each, target=target)
+                        for each in both
+                        for target in targets
+                    ]
                     for instance in both:
                         assert instance.request("GET", "/health/live").status == 200
                     for response in asked:
@@ -249,7 +275,9 @@ def frozen(server: Server) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_an_instance_that_stands_still_does_not_keep_the_lock_of_writers(server: Server, tmp_path: Path) -> None:
+def test_an_instance_that_stands_still_does_not_keep_the_lock_of_writers(
+    server: Server, tmp_path: Path
+) -> None:
     with instances(server.new_database(), tmp_path, 3) as (one, two, three):
         with Writers([one, two], 4) as history:
             history.everybody_writes(30, least=20)
@@ -263,7 +291,9 @@ def test_an_instance_that_stands_still_does_not_keep_the_lock_of_writers(server:
         assert all(names[name] == id for name, id in history.acknowledged.items())
 
 
-def test_a_held_lock_keeps_writes_waiting_and_then_refuses_them(server: Server, tmp_path: Path) -> None:
+def test_a_held_lock_keeps_writes_waiting_and_then_refuses_them(
+    server: Server, tmp_path: Path
+) -> None:
     database = server.new_database()
     with instances(database, tmp_path, 1) as (one,):
         assert create(one).status == 200
@@ -275,7 +305,9 @@ def test_a_held_lock_keeps_writes_waiting_and_then_refuses_them(server: Server, 
         assert [store["name"] for store in one.request("GET", "/api/stores").json] == ["A", "C"]
 
 
-def test_a_server_that_lets_in_few_connections_is_made_do_with(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_lets_in_few_connections_is_made_do_with(
+    server: Server, tmp_path: Path
+) -> None:
     server.sql("CREATE ROLE few LOGIN CONNECTION LIMIT 2")
     server.sql("GRANT CREATE ON SCHEMA public TO PUBLIC", "template1")
     with instances(server.new_database().replace("storekeeper@", "few@"), tmp_path, 1) as (one,):
@@ -295,7 +327,9 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
     with instances(database, tmp_path, 1) as (one,):
         assert create(one).status == 200
         server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'")
+        server.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'"
+        )
         until(lambda: one.request("GET", "/api/stores/1").status == 200)
         assert_refused(create(one, "B"))
         assert "read-only" in create(one, "B").json["message"]
@@ -303,7 +337,9 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
         refused = {"status": "ready", "writes": "refused", "reason": "The database is read-only"}
         assert one.request("GET", "/health/ready").json == refused
         server.sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'")
+        server.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'"
+        )
         until(lambda: writes(one) == "ok")
         until(lambda: 'event="writes work again"' in one.log)
         assert create(one, "C").json["id"] == 2, "what was tried has left something behind"
@@ -327,7 +363,9 @@ async def test_writes_that_are_refused_are_not_left_to_the_garbage_collector(
                 await settled(connection)
             name = database.rpartition("/")[2]
             server.sql(statement.format(name), database=name)
-            server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+            server.sql(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            )
             while statuses(line)[-3:] != [503] * 3:
                 connection.data_received(store("Refused"))
                 await settled(connection)
@@ -364,7 +402,9 @@ def test_attempts_to_reach_a_host_that_vanished_are_not_left_to_the_garbage_coll
             gc.enable()
 
 
-async def test_a_stop_does_not_wait_until_no_name_server_has_responded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_does_not_wait_until_no_name_server_has_responded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """That takes minutes if there are several of them and a search list."""
     asked, stopped = threading.Event(), threading.Event()
 
@@ -411,14 +451,22 @@ def test_a_full_disk_is_known_of_while_it_is_full_although_nobody_writes(
         server.sql("DROP TABLESPACE small")
 
 
-def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(server: Server, tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(
+    server: Server, tmp_path: Path
+) -> None:
     database = server.new_database()
     with instances(database, tmp_path) as both:
         with psycopg.connect(database) as connection:
             many = "FROM generate_series(1, 40000) AS n"
-            connection.execute(f"INSERT INTO stores SELECT n, 'Store', 'store', n, repeat('x', 500) {many}".encode())
-            connection.execute(f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode())
-            connection.execute(f"UPDATE {COLLECTION_TABLE} SET count = 40000, version = 40000".encode())
+            connection.execute(
+                f"INSERT INTO stores SELECT n, 'Store', 'store', n, repeat('x', 500) {many}".encode()
+            )
+            connection.execute(
+                f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode()
+            )
+            connection.execute(
+                f"UPDATE {COLLECTION_TABLE} SET count = 40000, version = 40000".encode()
+            )
         for instance in both:
             with instance.socket() as client:
                 client.sendall(b"GET /api/stores HTTP/1.1\r\nHost: a\r\n\r\n")

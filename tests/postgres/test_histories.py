@@ -1,4 +1,5 @@
-"""What concurrent clients of two instances saw was possible one after another, whatever became of the database."""
+"""What concurrent clients of two instances saw was possible one after another, whatever became
+of the database."""
 
 import threading
 from collections.abc import Callable
@@ -17,8 +18,11 @@ from tests.oracles.promises import wait_until_ready
 OPERATIONS = 600
 
 
-def record(url: str, folder: Path, recorder: Recorder, strike: Callable[[], None] | None = None) -> None:
-    """Let clients use two instances; something strikes after a quarter, and when all is well again they go on."""
+def record(
+    url: str, folder: Path, recorder: Recorder, strike: Callable[[], None] | None = None
+) -> None:
+    """Let clients use two instances; something strikes after a quarter, and when all is well
+    again they go on."""
     with serving(folder, database=url) as one, serving(folder, database=url) as two:
         ports = [one.port, two.port]
         if strike is not None:
@@ -37,7 +41,8 @@ def assert_sound(recorder: Recorder, url: str, statuses: set[int]) -> None:
     assert judge(recorder.history, url) == []
     assert recorder.odd == []
     assert set(recorder.statuses) == statuses
-    # So that the history is one of writes: about a sixth are acknowledged, the others fail their condition.
+    # So that the history is one of writes: about a sixth are acknowledged, the others fail their
+    # condition.
     assert recorder.acknowledged > OPERATIONS // 20
 
 

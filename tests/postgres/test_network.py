@@ -1,4 +1,5 @@
-"""What becomes of requests when the network to PostgreSQL is cut at any byte, or delivers nothing for a while."""
+"""What becomes of requests when the network to PostgreSQL is cut at any byte, or delivers
+nothing for a while."""
 
 import threading
 import time
@@ -23,7 +24,8 @@ TIMEOUT = 60.0
 """Seconds for a cut that matters: when a COMMIT is on its way, or the response to one."""
 
 LATE = 10.0
-"""Seconds by which every request is answered: the 5 that decision 30 gives, and some for a busy machine."""
+"""Seconds by which every request is answered: the 5 that decision 30 gives, and some for a busy
+machine."""
 
 
 @pytest.fixture
@@ -43,7 +45,8 @@ def through(proxy: Proxy, database: str) -> str:
 
 
 def assert_sound(recorder: Recorder, database: str, *services: Running) -> None:
-    """Nothing acknowledged is lost, nothing refused is there, nothing is there twice; and no response is a 500."""
+    """Nothing acknowledged is lost, nothing refused is there, nothing is there twice; and no
+    response is a 500."""
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
     assert set(recorder.statuses) == {200, 304, 404, 412, 503}
@@ -89,7 +92,9 @@ def test_a_commit_that_was_cut_off_and_is_called_refused_is_found(
 ) -> None:
     recorder = Recorder(mix={Kind.CREATE: 10, Kind.REPLACE: 90})
     change = weakened.environment("forgets_what_it_sent")
-    weak = serving(tmp_path, database=through(proxy, database), env=change, program=weakened.PROGRAM)
+    weak = serving(
+        tmp_path, database=through(proxy, database), env=change, program=weakened.PROGRAM
+    )
     with weak as service, proxy.cutting(20_000, responses=True):
         use_until(lambda: faults(recorder, database) != set(), recorder, [service.port])
 
@@ -98,7 +103,9 @@ def faults(recorder: Recorder, database: str) -> set[str]:
     return {violation.fault for violation in judge(recorder.history, database)}
 
 
-def test_a_network_that_delivers_nothing_keeps_nobody_waiting(proxy: Proxy, database: str, tmp_path: Path) -> None:
+def test_a_network_that_delivers_nothing_keeps_nobody_waiting(
+    proxy: Proxy, database: str, tmp_path: Path
+) -> None:
     """All requests are answered in time; when the network is back, so is the service."""
     recorder = Recorder()
     slowest = [0.0]

@@ -1,4 +1,5 @@
-"""What is PostgreSQL's own: one query for a loop iteration, the same bytes, locks and lost connections.
+"""What is PostgreSQL's own: one query for a loop iteration, the same bytes, locks and lost
+connections.
 
 `domain/test_collection` has the promises.
 """
@@ -31,7 +32,8 @@ from tests.oracles.promises import until
 
 
 def statements(database: Postgres) -> list[str]:
-    """Return the prepared statements that were carried out in a database that logs it, oldest first."""
+    """Return the prepared statements that were carried out in a database that logs it, oldest
+    first."""
     name = database.url.rpartition("/")[2]
     return [
         line.partition("execute ")[2].partition(":")[0]
@@ -53,7 +55,9 @@ def logged(database: Postgres) -> Postgres:
 
 async def warm(collection: Collection) -> None:
     await collection.load(numbered(20))
-    await asyncio.gather(get(collection, 1), listing(collection, "x"), create(collection, Payload("x")))
+    await asyncio.gather(
+        get(collection, 1), listing(collection, "x"), create(collection, Payload("x"))
+    )
 
 
 async def test_reads_by_id_of_one_tick_are_one_query_and_a_list_is_its_numbers_and_its_pages(
@@ -66,7 +70,9 @@ async def test_reads_by_id_of_one_tick_are_one_query_and_a_list_is_its_numbers_a
         lists = [listing(collection, f"Store {number}") for number in range(1, 31)]
         found = await asyncio.gather(*responses)
         named = await asyncio.gather(*lists, listing(collection), listing(collection))
-        assert [store.name for store in found if store] == [f"Store {number}" for number in range(1, 21)] + ["x"]
+        assert [store.name for store in found if store] == [
+            f"Store {number}" for number in range(1, 21)
+        ] + ["x"]
         assert [bool(one.first) for one in named] == [True] * 20 + [False] * 10 + [True] * 2
         expected = ["get", *["named"] * 30, *["picked"] * 20, *["range", "state"] * 2]
         assert Counter(statements(logged)[len(before) :]) == Counter(expected)
@@ -90,9 +96,7 @@ async def test_a_read_looks_at_no_dead_version_of_the_numbers(database: Postgres
         return int(postgres().sql(looked_at, name))
 
     name = database.url.rpartition("/")[2]
-    looked_at = (
-        f"SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE relname = '{COLLECTION_TABLE}'"
-    )
+    looked_at = f"SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE relname = '{COLLECTION_TABLE}'"
     async with handle(database) as collection:
         await create(collection, Payload("First"))
     postgres().sql(BLOAT, name)
@@ -114,11 +118,23 @@ async def test_writes_of_one_tick_are_one_transaction(logged: Postgres) -> None:
         replaces = [replace(collection, id, Payload("other")) for id in range(1, 31)]
         await asyncio.gather(*writes, *replaces)
         done = statements(logged)[len(before) :]
-        assert done == ["begin", "lock", "replacements", "create", "replace", "change", "count", "commit"]
+        assert done == [
+            "begin",
+            "lock",
+            "replacements",
+            "create",
+            "replace",
+            "change",
+            "count",
+            "commit",
+        ]
 
 
-async def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrived(database: Postgres) -> None:
-    """It must not be given the response of a query that was sent before the write before it was acknowledged."""
+async def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_arrived(
+    database: Postgres,
+) -> None:
+    """It must not be given the response of a query that was sent before the write before it was
+    acknowledged."""
     async with handle(database) as one, handle(database) as two:
         await one.load(numbered(50))
         stop = asyncio.Event()
@@ -149,11 +165,22 @@ async def test_more_than_may_wait_is_refused_at_once(database: Postgres) -> None
 
 
 async def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_path: Path) -> None:
-    """Over every code point up to U+0800 and samples beyond, which two databases could escape differently."""
-    points = [*range(1, 0x801), 0xFFF, *range(0x2000, 0x2070), 0xD7FF, 0xE000, *range(0xFEFE, 0x10000)]
+    """Over every code point up to U+0800 and samples beyond, which two databases could escape
+    differently."""
+    points = [
+        *range(1, 0x801),
+        0xFFF,
+        *range(0x2000, 0x2070),
+        0xD7FF,
+        0xE000,
+        *range(0xFEFE, 0x10000),
+    ]
     points += [0x10000, 0x1F3EA, 0xE0001, 0x10FFFF]
     texts = ["".join(map(chr, points[at : at + 20])) for at in range(0, len(points), 20)]
-    payloads = [Payload(text, "|".join(text)) for text in texts] + [Payload(" ", ""), Payload("\\u0041", None)]
+    payloads = [Payload(text, "|".join(text)) for text in texts] + [
+        Payload(" ", ""),
+        Payload("\\u0041", None),
+    ]
 
     async def parts(collection: Collection, name: str | None) -> bytes:
         found = await listing(collection, name)
@@ -167,7 +194,11 @@ async def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_p
         encoded = [shown_with(id, payload) for id, payload in enumerate(payloads, 1)]
         assert b"[" + everything + b"]" == msgspec.json.encode(encoded)
         for id, text in enumerate(texts, 1):
-            assert await parts(one, text) == await parts(other, text) == msgspec.json.encode(encoded[id - 1])
+            assert (
+                await parts(one, text)
+                == await parts(other, text)
+                == msgspec.json.encode(encoded[id - 1])
+            )
             store = a_store(id, text, "|".join(text), id)
             assert [await get(one, id), await get(other, id)] == [store, store]
 
@@ -183,11 +214,20 @@ def sessions(database: Postgres, then: str = "pid") -> str:
     )
 
 
-def test_an_import_whose_database_goes_away_says_so_in_one_line(tmp_path: Path, database: Postgres) -> None:
+def test_an_import_whose_database_goes_away_says_so_in_one_line(
+    tmp_path: Path, database: Postgres
+) -> None:
     (tmp_path / "stores.csv").write_text("name,address\n" + "A,1 Road\n" * 500_000)
     with TemporaryFile() as said:
-        process = start("import", "--database", database.url, str(tmp_path / "stores.csv"), stderr=said)
-        until(lambda: postgres().sql("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COPY%staged%'") != "")
+        process = start(
+            "import", "--database", database.url, str(tmp_path / "stores.csv"), stderr=said
+        )
+        until(
+            lambda: (
+                postgres().sql("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COPY%staged%'")
+                != ""
+            )
+        )
         sessions(database, "pg_terminate_backend(pid)")
         assert process.wait(60) == 2
         said.seek(0)
@@ -196,7 +236,9 @@ def test_an_import_whose_database_goes_away_says_so_in_one_line(tmp_path: Path, 
     assert line.endswith("; nothing was imported")
 
 
-def test_what_was_read_to_its_end_is_whole_even_if_the_database_goes_away_then(database: Postgres) -> None:
+def test_what_was_read_to_its_end_is_whole_even_if_the_database_goes_away_then(
+    database: Postgres,
+) -> None:
     databases.database(database.url).prepare()
     with databases.database(database.url).snapshot() as snapshot:
         assert list(snapshot.rows("stores")) == []
@@ -213,10 +255,15 @@ async def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgre
                 assert not await collection.load(EXAMPLES, only_if_empty=True)
 
 
-def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postgres, tmp_path: Path) -> None:
-    """As while another instance migrates: it responds with 503, stops when told to, and serves once it can."""
+def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(
+    database: Postgres, tmp_path: Path
+) -> None:
+    """As while another instance migrates: it responds with 503, stops when told to, and serves
+    once it can."""
     env = weakened.environment("starts_and_stops_soon")
-    start = partial(serving, tmp_path, "--examples", database=database.url, env=env, program=weakened.PROGRAM)
+    start = partial(
+        serving, tmp_path, "--examples", database=database.url, env=env, program=weakened.PROGRAM
+    )
     with serving(tmp_path, database=database.url):
         pass
     with psycopg.connect(database.url) as other:
@@ -232,10 +279,14 @@ def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(database: Postg
 
 
 @pytest.mark.parametrize(
-    ("configured", "ours"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
+    ("configured", "ours"),
+    [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")],
 )
-def test_commits_are_made_durable_where_the_server_would_not(database: Postgres, configured: str, ours: str) -> None:
-    """Whoever sets synchronous_commit = off for all else on a server would lose acknowledged stores too."""
+def test_commits_are_made_durable_where_the_server_would_not(
+    database: Postgres, configured: str, ours: str
+) -> None:
+    """Whoever sets synchronous_commit = off for all else on a server would lose acknowledged
+    stores too."""
     name = database.url.rpartition("/")[2]
     postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = '{configured}'")
 

@@ -1,4 +1,5 @@
-"""What PostgreSQL refuses, and when: each refusal is told apart by whether something may have been written."""
+"""What PostgreSQL refuses, and when: each refusal is told apart by whether something may have
+been written."""
 
 import asyncio
 import errno
@@ -30,7 +31,11 @@ REFUSING = """
   CREATE {kind} TRIGGER refuse {when} ON stores {deferred} FOR EACH ROW WHEN (NEW.name LIKE 'Bad%')
     EXECUTE FUNCTION refuse()"""
 AT_ONCE = {"kind": "", "when": "BEFORE INSERT OR UPDATE", "deferred": ""}
-AT_COMMIT = {"kind": "CONSTRAINT", "when": "AFTER INSERT OR UPDATE", "deferred": "DEFERRABLE INITIALLY DEFERRED"}
+AT_COMMIT = {
+    "kind": "CONSTRAINT",
+    "when": "AFTER INSERT OR UPDATE",
+    "deferred": "DEFERRABLE INITIALLY DEFERRED",
+}
 
 WARNING = """
   CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'audited'; RETURN NULL; END $$;
@@ -101,14 +106,18 @@ async def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_not
         await create(collection, Payload("First"))
         execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
         names = ["A", "Bad", "B", "Bad", "C"]
-        done = await asyncio.gather(*(create(collection, Payload(name)) for name in names), return_exceptions=True)
+        done = await asyncio.gather(
+            *(create(collection, Payload(name)) for name in names), return_exceptions=True
+        )
         good = [one.name for one in done if isinstance(one, Store)]
         assert {type(one) for one in done} == {Store, Unavailable}
         assert good == ["A", "B", "C"]
         assert await create(collection, Payload("Next")) == a_store(5, "Next", None, 5)
 
 
-async def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(database: Postgres) -> None:
+async def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(
+    database: Postgres,
+) -> None:
     """The server warns too, of each new transaction, as the numbers of transactions run out."""
     async with handle(database) as collection:
         await create(collection, Payload("First"))
@@ -117,7 +126,9 @@ async def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(databa
         assert not await collection.refusal_of_writes(probe=False)
 
 
-async def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, log: list[str]) -> None:
+async def test_what_nobody_expects_is_in_the_log_and_a_503(
+    database: Postgres, log: list[str]
+) -> None:
     """As when somebody drops the tables of a running service; it heals when they are back."""
     async with handle(database) as collection:
         await create(collection, Payload("First"))
@@ -138,7 +149,9 @@ async def test_what_nobody_expects_is_in_the_log_and_a_503(database: Postgres, l
 
 
 @pytest.mark.parametrize("lock", ["changes IN SHARE MODE", "keys IN ACCESS EXCLUSIVE MODE"])
-async def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(database: Postgres, lock: str) -> None:
+async def test_a_lock_of_a_table_that_a_read_does_not_need_does_not_keep_it(
+    database: Postgres, lock: str
+) -> None:
     """As of an index that is made, or of VACUUM FULL: not on a new connection either."""
     async with handle(database) as collection:
         assert isinstance(collection, PostgresCollection)
@@ -160,13 +173,21 @@ async def test_a_statement_whose_first_use_fails_is_prepared_with_the_next_one(
 ) -> None:
     """Those before it in the round trip are not prepared twice, which the server would refuse."""
     monkeypatch.setitem(session.SERVING, "lock_timeout", "50ms")
-    statements = ((b"state", ()), (b"get", ("{1}",)), (b"was", (1, 1)), (b"get", ("{2}",)), (b"find keys", ("{1}",)))
+    statements = (
+        (b"state", ()),
+        (b"get", ("{1}",)),
+        (b"was", (1, 1)),
+        (b"get", ("{2}",)),
+        (b"find keys", ("{1}",)),
+    )
     async with handle(database) as collection:
         assert isinstance(collection, PostgresCollection)
         await collection.tokens()
         (connection,) = collection._pool._connections
         with psycopg.connect(database.url) as other:
-            other.execute(f"LOCK TABLE {COLLECTION_TABLE if table == 'collection' else table}".encode())
+            other.execute(
+                f"LOCK TABLE {COLLECTION_TABLE if table == 'collection' else table}".encode()
+            )
             with pytest.raises(Unavailable, match="locked"):
                 await collection._pool.execute(*statements)
         for _ in range(2):
@@ -175,7 +196,9 @@ async def test_a_statement_whose_first_use_fails_is_prepared_with_the_next_one(
         assert {connection} == collection._pool._connections
 
 
-async def test_what_was_prepared_is_forgotten_when_a_column_gets_another_type(database: Postgres) -> None:
+async def test_what_was_prepared_is_forgotten_when_a_column_gets_another_type(
+    database: Postgres,
+) -> None:
     """The server refuses it for as long as the session lasts."""
     async with handle(database) as collection:
         keyed = partial(collection.write, Create(Payload("First"), key=("1", 1)))
@@ -220,7 +243,8 @@ async def test_what_waits_too_long_is_refused(database: Postgres) -> None:
 async def test_connections_that_have_grown_old_are_replaced_but_the_last_only_once_the_server_lets_in_another(
     database: Postgres, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full server somebody else takes the place of each that is closed. The log says why there are no more."""
+    """On a full server somebody else takes the place of each that is closed. The log says why
+    there are no more."""
 
     async def refuse() -> PipelineConnection:
         raise Unavailable("sorry, too many clients already")
@@ -264,7 +288,9 @@ async def test_a_connection_that_came_too_late_is_given_back(database: Postgres)
         assert await connections.acquire(deadline) is busy[0]
 
 
-async def test_a_connection_that_was_lost_while_it_was_idle_is_given_to_nobody(database: Postgres) -> None:
+async def test_a_connection_that_was_lost_while_it_was_idle_is_given_to_nobody(
+    database: Postgres,
+) -> None:
     async with handle(database) as collection:
         assert isinstance(collection, PostgresCollection)
         await create(collection, Payload("First"))

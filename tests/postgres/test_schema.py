@@ -1,4 +1,5 @@
-"""The schema: upgrades beside an older instance, first starts, and what is refused or told in one line."""
+"""The schema: upgrades beside an older instance, first starts, and what is refused or told in
+one line."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -107,7 +108,11 @@ def test_an_upgrade_behind_a_dump_keeps_the_reads_of_an_older_instance_waiting_f
 ) -> None:
     upgrade_with(monkeypatch, UPGRADE)
     read = LOCK.removesuffix("FOR UPDATE").encode()
-    with psycopg.connect(older.url) as dump, psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
+    with (
+        psycopg.connect(older.url) as dump,
+        psycopg.connect(older.url) as old,
+        ThreadPoolExecutor(1) as pool,
+    ):
         dump.execute(read)
         upgrade = pool.submit(schema.prepare, older.url)
         old.execute("SET lock_timeout = '2s'")
@@ -121,23 +126,31 @@ def test_an_upgrade_behind_a_dump_keeps_the_reads_of_an_older_instance_waiting_f
     schema.prepare(older.url)
 
 
-def test_an_upgrade_that_fails_changes_nothing(older: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_that_fails_changes_nothing(
+    older: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     upgrade_with(monkeypatch, SECOND, "CREATE TABLE stores (again integer)")
     with pytest.raises(CannotStart, match="tables of another program"):
         schema.prepare(older.url)
     with psycopg.connect(older.url) as connection:
-        assert connection.execute("SELECT schema, to_regclass('second') FROM storekeeper").fetchall() == [
-            (SCHEMA_NUMBER, None)
-        ]
+        assert connection.execute(
+            "SELECT schema, to_regclass('second') FROM storekeeper"
+        ).fetchall() == [(SCHEMA_NUMBER, None)]
 
 
-def test_a_schema_from_before_the_first_release_or_a_newer_one_is_refused_in_one_line(database: Postgres) -> None:
-    older = f"--database: written before the first release (its schema is {SCHEMA_NUMBER - 1}): export"
+def test_a_schema_from_before_the_first_release_or_a_newer_one_is_refused_in_one_line(
+    database: Postgres,
+) -> None:
+    older = (
+        f"--database: written before the first release (its schema is {SCHEMA_NUMBER - 1}): export"
+    )
     schema.prepare(database.url)
     for number, message in ((SCHEMA_NUMBER - 1, older), (SCHEMA_NUMBER + 1, "newer Storekeeper")):
         postgres().sql(f"UPDATE storekeeper SET schema = {number}", database.url.rpartition("/")[2])
         for command in (["serve", "--port", "0"], ["export"], ["import", "-"]):
-            [line] = refused(run_command(*command, "--database", database.url, stdin=b"name,address\n"))
+            [line] = refused(
+                run_command(*command, "--database", database.url, stdin=b"name,address\n")
+            )
             assert message in line
             assert ("storekeeper import" in line) == (message is older)
 
@@ -158,7 +171,10 @@ def test_only_the_service_upgrades_a_database(
     ):
         done = run_command(*command)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-        assert b"written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`" in done.stderr
+        assert (
+            b"written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`"
+            in done.stderr
+        )
     assert len(older.changes()) == 4
 
 
@@ -167,8 +183,12 @@ def test_ten_that_start_at_once_make_one_schema() -> None:
         with postgres().database() as url, ThreadPoolExecutor(10) as pool:
             list(pool.map(schema.prepare, [url] * 10))
             with psycopg.connect(url) as connection:
-                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(SCHEMA_NUMBER,)]
-                assert connection.execute("SELECT count, version FROM collection").fetchall() == [(0, 0)]
+                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [
+                    (SCHEMA_NUMBER,)
+                ]
+                assert connection.execute("SELECT count, version FROM collection").fetchall() == [
+                    (0, 0)
+                ]
 
 
 def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(
@@ -231,7 +251,9 @@ def test_tables_of_another_program_are_left_alone(database: Postgres) -> None:
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"another program" in done.stderr
     with psycopg.connect(database.url) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        tables = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall()
         assert tables == [("stores",)]
 
 
@@ -258,8 +280,14 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
             "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema = NULL",
             "its table storekeeper is not as we made it",
         ),
-        ("ALTER TABLE storekeeper RENAME schema TO version", "its table storekeeper is not as we made it"),
-        ("ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'", "its table storekeeper is not"),
+        (
+            "ALTER TABLE storekeeper RENAME schema TO version",
+            "its table storekeeper is not as we made it",
+        ),
+        (
+            "ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'",
+            "its table storekeeper is not",
+        ),
         ("UPDATE storekeeper SET schema = 0", "its table storekeeper is not as we made it"),
         ("DROP TABLE changes", "not complete, it lacks the table changes"),
         ("DROP TABLE keys", "not complete, it lacks the table keys"),
@@ -293,7 +321,9 @@ def test_what_was_not_restored_whole_is_refused_in_one_line(
         ),
     ],
 )
-async def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgres, spoil: str) -> None:
+async def test_numbers_that_were_not_restored_whole_are_no_bug(
+    database: Postgres, spoil: str
+) -> None:
     """Whoever serves meanwhile says that it cannot, and a start is refused."""
     async with handle(database) as collection:
         await create(collection, Payload("First"))
@@ -315,8 +345,12 @@ async def test_numbers_that_were_not_restored_whole_are_no_bug(database: Postgre
         schema.prepare(database.url)
 
 
-@pytest.mark.parametrize(("lost", "has"), [("stores", "0 of 3 stores"), ("changes", "0 of 3 changes")])
-def test_a_table_that_was_restored_without_its_rows_is_refused(database: Postgres, lost: str, has: str) -> None:
+@pytest.mark.parametrize(
+    ("lost", "has"), [("stores", "0 of 3 stores"), ("changes", "0 of 3 changes")]
+)
+def test_a_table_that_was_restored_without_its_rows_is_refused(
+    database: Postgres, lost: str, has: str
+) -> None:
     schema.prepare(database.url)
     load(database.url, EXAMPLES)
     schema.prepare(database.url)
@@ -330,10 +364,15 @@ def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server = postgres()
     server.sql("CREATE ROLE poor LOGIN")
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database.url.rpartition("/")[2])
-    done = run_command("serve", "--port", "0", "--database", database.url.replace("storekeeper@", "poor@"))
+    done = run_command(
+        "serve", "--port", "0", "--database", database.url.replace("storekeeper@", "poor@")
+    )
     server.sql("DROP ROLE poor")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-    assert b"--database: permission denied for schema public: the user has to own the tables" in done.stderr
+    assert (
+        b"--database: permission denied for schema public: the user has to own the tables"
+        in done.stderr
+    )
 
 
 def test_a_user_who_may_not_read_the_tables_is_not_told_that_there_are_none(
@@ -353,10 +392,15 @@ def test_a_user_who_may_not_read_the_tables_is_not_told_that_there_are_none(
     ]
     server.sql("DROP ROLE blind")
     for each in done:
-        assert "permission denied for table storekeeper: the user has to own the tables" in refused(each)[0]
+        assert (
+            "permission denied for table storekeeper: the user has to own the tables"
+            in refused(each)[0]
+        )
 
 
-def test_a_user_who_may_not_make_temporary_tables_is_told(database: Postgres, tmp_path: Path) -> None:
+def test_a_user_who_may_not_make_temporary_tables_is_told(
+    database: Postgres, tmp_path: Path
+) -> None:
     server = postgres()
     server.sql("CREATE ROLE lasting LOGIN SUPERUSER")
     server.sql("ALTER ROLE lasting NOSUPERUSER")

@@ -1,4 +1,5 @@
-"""What a PostgreSQL session inherits (from its role, its database, the server, the URL) changes no promise."""
+"""What a PostgreSQL session inherits (from its role, its database, the server, the URL) changes
+no promise."""
 
 import asyncio
 import os
@@ -35,7 +36,8 @@ from tests.oracles.promises import until
 
 USER = "inheriting"
 STALL = 8.0
-"""Seconds for which a server takes nothing: more than its clients wait to learn whether it has vanished."""
+"""Seconds for which a server takes nothing: more than its clients wait to learn whether it has
+vanished."""
 
 SESSIONS = 20
 """What the pooler has for each user of a database."""
@@ -43,7 +45,8 @@ SESSIONS = 20
 
 @contextmanager
 def owned(server: Server) -> Iterator[Postgres]:
-    """Make an empty database that belongs to an ordinary user, who is taken away with what was set for them."""
+    """Make an empty database that belongs to an ordinary user, who is taken away with what was
+    set for them."""
     with server.database() as url:
         server.sql(f"CREATE ROLE {USER} LOGIN")
         server.sql(f"ALTER DATABASE {url.rpartition('/')[2]} OWNER TO {USER}")
@@ -63,7 +66,9 @@ def database() -> Iterator[Postgres]:
 
 def inherit(**settings: str) -> None:
     """Have every later session of the user begin with these settings."""
-    postgres().sql("; ".join(f"ALTER ROLE {USER} SET {name} = '{value}'" for name, value in settings.items()))
+    postgres().sql(
+        "; ".join(f"ALTER ROLE {USER} SET {name} = '{value}'" for name, value in settings.items())
+    )
 
 
 def administer(database: Postgres, statement: str) -> None:
@@ -79,7 +84,9 @@ def configured(server: Server, name: str, value: str) -> Iterator[None]:
     server.reload()
     try:
         until(lambda: server.sql(f"SHOW {name}") == value)
-        server.sql("CHECKPOINT")  # by then the process has read it that tells all others of standbys
+        server.sql(
+            "CHECKPOINT"
+        )  # by then the process has read it that tells all others of standbys
         yield
     finally:
         server.sql(f"ALTER SYSTEM RESET {name}")
@@ -112,7 +119,9 @@ async def test_what_is_acknowledged_was_flushed_though_the_server_is_told_meanwh
 
 
 @pytest.mark.thorough
-async def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_not_to_flush() -> None:
+async def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_not_to_flush() -> (
+    None
+):
     postgres()
     with running() as server:
         url = server.new_database()
@@ -138,12 +147,17 @@ async def _import(collection: Collection, _: Path) -> None:
     await collection.load(numbered(3))
 
 
-WAYS: dict[str, Callable[[Collection, Path], Coroutine[Any, Any, None]]] = {"create": _create, "import": _import}
+WAYS: dict[str, Callable[[Collection, Path], Coroutine[Any, Any, None]]] = {
+    "create": _create,
+    "import": _import,
+}
 
 
 async def cancel_the_wait(server: Server) -> None:
     """Wait until a commit waits for its standby; cancel that."""
-    cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    cancel = (
+        "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    )
     await asyncio.to_thread(until, lambda: server.sql(cancel) != "0", 4)
 
 
@@ -163,8 +177,11 @@ async def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_ar
             assert caught.value.outcome is Outcome.UNKNOWN
 
 
-async def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(database: Postgres) -> None:
-    """A replay and a write that changes nothing: what they say may have been committed here alone."""
+async def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(
+    database: Postgres,
+) -> None:
+    """A replay and a write that changes nothing: what they say may have been committed here
+    alone."""
     keyed, unchanged = Create(Payload("Keyed"), key=("5", 5)), Replace(1, Payload("First"))
     server = postgres()
     async with handle(database) as collection:
@@ -196,7 +213,9 @@ async def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(
         await collection.load(numbered(3))
     databases.database(database.url).prepare()
     with configured(server, "synchronous_standby_names", "nobody"):
-        copying = asyncio.create_task(asyncio.to_thread(databases.copy, source, database.url, _silent))
+        copying = asyncio.create_task(
+            asyncio.to_thread(databases.copy, source, database.url, _silent)
+        )
         await cancel_the_wait(server)
         with pytest.raises(databases.CopyFailed, match="standby") as caught:
             await copying
@@ -245,12 +264,20 @@ async def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_d
 
 def until_a_vanished_client(connection: psycopg.Connection[Any]) -> list[str]:
     """Return what the server's kernel says of this session's socket."""
-    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+    names = (
+        "tcp_keepalives_idle",
+        "tcp_keepalives_interval",
+        "tcp_keepalives_count",
+        "tcp_user_timeout",
+    )
     return [str(*connection.execute(f"SHOW {name}".encode()).fetchone() or ()) for name in names]
 
 
-def test_the_server_soon_ends_the_sessions_of_a_host_that_vanished_with_their_locks(database: Postgres) -> None:
-    """Else an import whose machine loses its power keeps all writers waiting, for two hours at worst."""
+def test_the_server_soon_ends_the_sessions_of_a_host_that_vanished_with_their_locks(
+    database: Postgres,
+) -> None:
+    """Else an import whose machine loses its power keeps all writers waiting, for two hours at
+    worst."""
     inherit(tcp_keepalives_idle="7200", tcp_user_timeout="0")
     with session.connected(database.url) as connection:
         assert until_a_vanished_client(connection) == ["5", "2", "3", "30000"]
@@ -267,7 +294,9 @@ def test_an_export_may_be_read_as_slowly_as_one_likes(database: Postgres) -> Non
 
 
 @pytest.mark.thorough
-def test_an_import_goes_on_after_the_server_has_taken_nothing_for_seconds(database: Postgres) -> None:
+def test_an_import_goes_on_after_the_server_has_taken_nothing_for_seconds(
+    database: Postgres,
+) -> None:
     copying = f"SELECT pid FROM pg_stat_activity WHERE usename = '{USER}' AND query LIKE 'COPY%'"
 
     def source() -> Iterator[Payload]:
@@ -293,20 +322,28 @@ OTHERS = {
     "idle_in_transaction_session_timeout": "150ms",
     "idle_session_timeout": "150ms",
 }
-"""Beside those that are on or off or one of some words: what says how something is written, and limits of time."""
+"""Beside those that are on or off or one of some words: what says how something is written, and
+limits of time."""
 
 TOLD = {"default_transaction_read_only"}
 """What it is right to follow: writes are refused, and the client is told."""
 
 
 def choices() -> list[tuple[str, str]]:
-    """Return every setting that a role may have, that is on or off or one of some words, with each other value."""
+    """Return every setting that a role may have, that is on or off or one of some words, with
+    each other value."""
     found = postgres().sql(
         "SELECT name, other FROM pg_settings, unnest(coalesce(enumvals, '{on,off}')) AS other"
         " WHERE context = 'user' AND vartype IN ('bool', 'enum') AND other <> setting ORDER BY name, other"
     )
-    pairs = [line.split("|") for line in found.splitlines()] + [list(pair) for pair in OTHERS.items()]
-    return [(name, value) for name, value in pairs if name not in TOLD and not name.startswith("transaction_")]
+    pairs = [line.split("|") for line in found.splitlines()] + [
+        list(pair) for pair in OTHERS.items()
+    ]
+    return [
+        (name, value)
+        for name, value in pairs
+        if name not in TOLD and not name.startswith("transaction_")
+    ]
 
 
 async def keep_the_promises(database: Postgres, folder: Path) -> None:
@@ -319,16 +356,26 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
         ]
         await asyncio.sleep(0.2 if folder.name == "patient" else 0)
         assert await replace(one, 1, second) == a_store(1, second.name, second.address, 3)
-        assert await replace(one, 1, first) == await get(two, 1) == a_store(1, first.name, first.address, 4)
-        done = await asyncio.gather(*(create(one, Payload(name)) for name in ("C", "x" * 31)), return_exceptions=True)
+        assert (
+            await replace(one, 1, first)
+            == await get(two, 1)
+            == a_store(1, first.name, first.address, 4)
+        )
+        done = await asyncio.gather(
+            *(create(one, Payload(name)) for name in ("C", "x" * 31)), return_exceptions=True
+        )
         assert done[0] == a_store(3, "C", None, 5)
         assert isinstance(done[1], Unavailable)
         assert len(await two.load(slowly(folder))) == 2
         names = [first.name, second.name, "C", "Store 1", "Store 2"]
-        assert [(store["id"], store["name"]) for store in await stores(two)] == list(enumerate(names, 1))
+        assert [(store["id"], store["name"]) for store in await stores(two)] == list(
+            enumerate(names, 1)
+        )
         assert [store["address"] for store in await stores(one, second.name)] == [second.address]
     copied = folder / "copy.db"
-    assert (await asyncio.to_thread(databases.copy, database.url, f"sqlite:///{copied}", _silent))[:2] == (5, 7)
+    assert (await asyncio.to_thread(databases.copy, database.url, f"sqlite:///{copied}", _silent))[
+        :2
+    ] == (5, 7)
     assert database.changes() == [
         *[
             (seq, id, *content(was))
@@ -345,7 +392,9 @@ def slowly(folder: Path) -> Iterator[Payload]:
         yield payload
 
 
-def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, tmp_path: Path) -> None:
+def test_every_setting_that_a_role_may_have_changes_nothing(
+    database: Postgres, tmp_path: Path
+) -> None:
     turned = dict(choices())
     assert len(turned) > 60
     inherit(**turned)
@@ -355,7 +404,9 @@ def test_every_setting_that_a_role_may_have_changes_nothing(database: Postgres, 
 def test_a_service_that_pins_nothing_would_be_seen(
     database: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storekeeper.postgres.session.setup_statements", lambda *_: ("BEGIN", "COMMIT"))
+    monkeypatch.setattr(
+        "storekeeper.postgres.session.setup_statements", lambda *_: ("BEGIN", "COMMIT")
+    )
     monkeypatch.setattr("storekeeper.postgres.session.CHECK_CLAIM", "SELECT 1")
     inherit(array_nulls="off")
     with pytest.raises(AssertionError):
@@ -382,7 +433,9 @@ def made(folder: Path) -> Path:
 # Where it looks.
 
 
-async def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(database: Postgres) -> None:
+async def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothing(
+    database: Postgres,
+) -> None:
     """PostgreSQL looks in the schema with the user's name first, as soon as there is one."""
     async with handle(database) as before:
         await create(before, Payload("First"))
@@ -392,12 +445,17 @@ async def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothin
             assert len(await after.load(numbered(1))) == 1
         # What stands there under the same names has never been ours.
         administer(database, f"CREATE TABLE {USER}.stores (LIKE public.stores)")
-        administer(database, f"CREATE TABLE {USER}.collection AS SELECT 1 AS one, 50 AS count, 50 AS version")
+        administer(
+            database,
+            f"CREATE TABLE {USER}.collection AS SELECT 1 AS one, 50 AS count, 50 AS version",
+        )
         assert await create(before, Payload("Fourth")) == a_store(4, "Fourth", None, 4)
         assert [store["id"] for store in await stores(before)] == [1, 2, 3, 4]
 
 
-async def test_a_second_collection_along_the_search_path_is_refused_in_one_line(database: Postgres) -> None:
+async def test_a_second_collection_along_the_search_path_is_refused_in_one_line(
+    database: Postgres,
+) -> None:
     """Whoever serves one of them goes on with that one, on new connections too."""
     async with handle(database) as collection:
         assert isinstance(collection, PostgresCollection)
@@ -429,7 +487,9 @@ SWALLOWED = {
 
 
 @pytest.mark.parametrize("what", SWALLOWED)
-async def test_a_write_that_the_database_swallows_is_not_acknowledged(database: Postgres, what: str) -> None:
+async def test_a_write_that_the_database_swallows_is_not_acknowledged(
+    database: Postgres, what: str
+) -> None:
     """COMMIT was sent with it, so that what became of it is unknown; an import looks before."""
     async with handle(database) as collection:
         await create(collection, Payload("First"))
@@ -437,7 +497,10 @@ async def test_a_write_that_the_database_swallows_is_not_acknowledged(database: 
         with pytest.raises((Unavailable, CannotStart)):
             await collection.load(numbered(2))
         assert len(database.changes()) == 1
-        for write in (create(collection, Payload("Second")), replace(collection, 1, Payload("Other"))):
+        for write in (
+            create(collection, Payload("Second")),
+            replace(collection, 1, Payload("Other")),
+        ):
             with pytest.raises(Unavailable):
                 await write
 
@@ -452,7 +515,9 @@ async def test_a_list_that_a_policy_would_shorten_is_refused(database: Postgres)
 
 
 @pytest.mark.parametrize("what", ["a trigger", "a rule for the numbers"])
-async def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, tmp_path: Path, what: str) -> None:
+async def test_a_copy_that_the_database_swallows_is_refused(
+    database: Postgres, tmp_path: Path, what: str
+) -> None:
     source = f"sqlite:///{tmp_path}/stores.db"
     async with handle(Postgres(source)) as collection:
         await collection.load(numbered(3))
@@ -471,7 +536,9 @@ async def test_a_copy_that_the_database_swallows_is_refused(database: Postgres, 
         SWALLOWED["a rule for stores"],
     ],
 )
-def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(database: Postgres, change: str) -> None:
+def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(
+    database: Postgres, change: str
+) -> None:
     databases.database(database.url).prepare()
     administer(database, f"SET ROLE {USER}; {change}")
     with pytest.raises(CannotStart, match="no ordinary table"):
@@ -540,8 +607,11 @@ def test_a_pooler_that_forgets_what_was_set_for_a_session_is_refused(database: P
         databases.database(forgetful.url).prepare()
 
 
-def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(database: Postgres) -> None:
-    """As one does that sends some sessions' reads to a standby: what was created a moment ago would be missing."""
+def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(
+    database: Postgres,
+) -> None:
+    """As one does that sends some sessions' reads to a standby: what was created a moment ago
+    would be missing."""
 
     async def main(url: str) -> None:
         failures: list[object] = []
@@ -561,7 +631,8 @@ def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(databas
 def test_a_pooler_that_has_no_session_left_keeps_nobody_waiting(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes the login all the same, as it does while its server is away, and says nothing for two minutes."""
+    """It takes the login all the same, as it does while its server is away, and says nothing for
+    two minutes."""
     monkeypatch.setattr("storekeeper.postgres.session.SETUP_TIMEOUT", 0.2)
     with pooled(database, "session") as full, ExitStack() as stack:
         for _ in range(SESSIONS):

@@ -1,4 +1,5 @@
-"""PostgreSQL is away while tokens are in use, and while a service starts of which nobody said who needs one."""
+"""PostgreSQL is away while tokens are in use, and while a service starts of which nobody said
+who needs one."""
 
 import time
 from collections import Counter
@@ -41,13 +42,18 @@ def ask(instance: Running, text: str, method: str = "GET") -> Response:
 
 
 @contextmanager
-def two_instances(server: Server, folder: Path, **how: Any) -> Iterator[tuple[list[Running], str, str]]:
+def two_instances(
+    server: Server, folder: Path, **how: Any
+) -> Iterator[tuple[list[Running], str, str]]:
     """Serve one database twice; yield both instances, a good token and an unknown one."""
     url = server.new_database()
     databases.database(url).prepare()
     good, unknown = add_token(url, "good", "write"), generate()
     with ExitStack() as stack:
-        both = [stack.enter_context(serving(folder, "--auth=all", database=url, **how)) for _ in range(2)]
+        both = [
+            stack.enter_context(serving(folder, "--auth=all", database=url, **how))
+            for _ in range(2)
+        ]
         for one in both:
             assert [ask(one, good).status, ask(one, unknown).status] == [200, 401]
         yield both, good, unknown
@@ -56,7 +62,9 @@ def two_instances(server: Server, folder: Path, **how: Any) -> Iterator[tuple[li
 def seen_while_away(both: list[Running], good: str, unknown: str, seconds: float) -> Counter[str]:
     """Return what the responses were, once what was known of tokens had to be too old."""
     away, seen = time.monotonic(), Counter[str]()
-    while (sent := time.monotonic()) < away + seconds or seen.total() < 18:  # a busy machine may stand still
+    while (
+        sent := time.monotonic()
+    ) < away + seconds or seen.total() < 18:  # a busy machine may stand still
         for one in both:
             responses = [ask(one, good), ask(one, unknown), ask(one, good, "POST")]
             assert responses[0].status == responses[2].status == 503
@@ -68,7 +76,9 @@ def seen_while_away(both: list[Running], good: str, unknown: str, seconds: float
 
 
 @pytest.mark.parametrize("seconds", [1.5, pytest.param(60.0, marks=pytest.mark.thorough)])
-def test_while_it_is_away_no_token_is_good_and_none_is_bad(server: Server, seconds: float, tmp_path: Path) -> None:
+def test_while_it_is_away_no_token_is_good_and_none_is_bad(
+    server: Server, seconds: float, tmp_path: Path
+) -> None:
     with two_instances(server, tmp_path) as (both, good, unknown):
         server.stop()
         try:
@@ -82,9 +92,15 @@ def test_while_it_is_away_no_token_is_good_and_none_is_bad(server: Server, secon
 
 
 @pytest.mark.thorough
-def test_a_token_that_is_called_bad_while_it_is_away_would_be_seen(server: Server, tmp_path: Path) -> None:
+def test_a_token_that_is_called_bad_while_it_is_away_would_be_seen(
+    server: Server, tmp_path: Path
+) -> None:
     change = weakened.environment("knows_tokens_for_ever")
-    with two_instances(server, tmp_path, env=change, program=weakened.PROGRAM) as (both, good, unknown):
+    with two_instances(server, tmp_path, env=change, program=weakened.PROGRAM) as (
+        both,
+        good,
+        unknown,
+    ):
         server.stop()
         try:
             assert seen_while_away(both, good, unknown, 1.5)["401 None"] > 4
@@ -116,7 +132,9 @@ def test_a_start_without_it_serves_nothing_before_it_is_known_that_there_are_no_
             assert one.request("GET", "/health/live").status == 200
         server.start()
         until(lambda: opens.request("GET", "/api/stores").status == 200)
-        until(lambda: opens.request("POST", "/api/stores", {"name": "A"}).status == 200)  # another worker may get it
+        until(
+            lambda: opens.request("POST", "/api/stores", {"name": "A"}).status == 200
+        )  # another worker may get it
         while ends.process.poll() is None:
             try:
                 assert ends.request("GET", "/api/stores").status == 503

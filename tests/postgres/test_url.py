@@ -68,8 +68,12 @@ def test_a_url_is_shown_as_one_that_can_be_used(url: str) -> None:
     assert session.describe(url) == url
 
 
-@pytest.mark.parametrize("how", ["URL", "service", *thorough("PGPASSWORD", "passfile", "PGPASSFILE")])
-def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    "how", ["URL", "service", *thorough("PGPASSWORD", "passfile", "PGPASSFILE")]
+)
+def test_a_password_may_come_from_wherever_libpq_takes_it(
+    guarded: Server, tmp_path: Path, how: str
+) -> None:
     with guarded.database() as url:
         plain = url.replace("storekeeper@", "keeper@")
         env: dict[str, str] = {}
@@ -98,11 +102,15 @@ def test_a_password_may_come_from_wherever_libpq_takes_it(guarded: Server, tmp_p
                 shown = 'database="postgresql:///?service=stores"'
             until(lambda: shown in running_service.log)
             assert SECRET not in running_service.log
-        assert without_versions(run_command("export", "--database", plain, env=env).stdout) == an_export((1, "A"))
+        assert without_versions(
+            run_command("export", "--database", plain, env=env).stdout
+        ) == an_export((1, "A"))
 
 
 @pytest.mark.parametrize("how", ["service", *thorough("URL", "PGAPPNAME")])
-def test_its_sessions_have_the_name_that_libpq_is_told(database: Postgres, tmp_path: Path, how: str) -> None:
+def test_its_sessions_have_the_name_that_libpq_is_told(
+    database: Postgres, tmp_path: Path, how: str
+) -> None:
     """By that, people tell instances apart in what the server shows and logs."""
     services = tmp_path / "services"
     services.write_text("[mine]\napplication_name=mine\n")
@@ -111,7 +119,10 @@ def test_its_sessions_have_the_name_that_libpq_is_told(database: Postgres, tmp_p
     with serving(tmp_path, database=database.url + query, env=env) as service:
         assert service.request("GET", "/health/ready").status == 200
         ours = f"datname = '{database.url.rpartition('/')[2]}' AND backend_type = 'client backend'"
-        assert postgres().sql(f"SELECT DISTINCT application_name FROM pg_stat_activity WHERE {ours}") == "mine"
+        assert (
+            postgres().sql(f"SELECT DISTINCT application_name FROM pg_stat_activity WHERE {ours}")
+            == "mine"
+        )
 
 
 @pytest.mark.parametrize(
@@ -127,7 +138,9 @@ def test_its_sessions_have_the_name_that_libpq_is_told(database: Postgres, tmp_p
         f"mysql://keeper:{SECRET}@127.0.0.1/{{name}}",
     ],
 )
-def test_a_password_is_in_no_message_and_in_no_log(guarded: Server, tmp_path: Path, url: str) -> None:
+def test_a_password_is_in_no_message_and_in_no_log(
+    guarded: Server, tmp_path: Path, url: str
+) -> None:
     """Whatever is wrong with the URL or with the connection."""
     with guarded.database() as good:
         database = url.format(port=guarded.port, name=good.rpartition("/")[2])
@@ -144,7 +157,9 @@ def test_a_password_is_in_no_message_and_in_no_log(guarded: Server, tmp_path: Pa
             assert "s3cret" not in text
 
 
-def test_a_password_is_not_in_the_log_when_the_server_goes_away(guarded: Server, tmp_path: Path) -> None:
+def test_a_password_is_not_in_the_log_when_the_server_goes_away(
+    guarded: Server, tmp_path: Path
+) -> None:
     with (
         guarded.database() as url,
         serving(tmp_path, database=url.replace("storekeeper@", f"keeper:{ENCODED}@")) as here,

@@ -43,7 +43,11 @@ def test_the_floor_responds_as_storekeeper_does_and_keeps_its_file_whole(tmp_pat
         with serving(tmp_path, database=f"sqlite:///{server.database}") as service:
             found = service.request("GET", "/api/stores/1")
             assert found.json["address"] is None
-            assert service.request("GET", "/api/stores").headers["etag"].startswith(f'"{server.changes()}.')
+            assert (
+                service.request("GET", "/api/stores")
+                .headers["etag"]
+                .startswith(f'"{server.changes()}.')
+            )
 
 
 def test_there_is_a_system_for_each_name_of_a_case_and_each_case_has_a_goal() -> None:
@@ -52,8 +56,11 @@ def test_there_is_a_system_for_each_name_of_a_case_and_each_case_has_a_goal() ->
 
 
 def results(case: str, **times: float) -> report.Outcome:
-    """Return the results of one round in which each system takes so many microseconds for a request."""
-    systems = {name.replace("_", "-"): {"rate": 1e6 / time, "us": time} for name, time in times.items()}
+    """Return the results of one round in which each system takes so many microseconds for a
+    request."""
+    systems = {
+        name.replace("_", "-"): {"rate": 1e6 / time, "us": time} for name, time in times.items()
+    }
     return {"cases": {case: {"figures": [systems]}}}
 
 
@@ -63,7 +70,9 @@ def cells(row: str) -> list[str]:
 
 
 def test_a_goal_is_a_ratio_to_the_second_system() -> None:
-    _, _, *rows = report.goal_lines(results("random-id", storekeeper=10.0, fastify_sqlite=20.0, fastify=1.0))
+    _, _, *rows = report.goal_lines(
+        results("random-id", storekeeper=10.0, fastify_sqlite=20.0, fastify=1.0)
+    )
     assert [cells(row) for row in rows] == [["≥ 1.8", "2.00 ✓", "2.00 to 2.00", "0.50"]]
     _, _, *rows = report.goal_lines(results("random-id", storekeeper=10.0, fastify_sqlite=15.0))
     assert [cells(row) for row in rows] == [["≥ 1.8", "1.50 ✗", "1.50 to 1.50", "0.67"]]

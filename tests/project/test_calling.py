@@ -1,4 +1,5 @@
-"""What the pages on calling the service show, and the programs in `examples/`, do what the pages say."""
+"""What the pages on calling the service show, and the programs in `examples/`, do what the pages
+say."""
 
 import json
 import os
@@ -30,8 +31,12 @@ from tests.harness.tokens import add_token
 
 CALLING, MIRROR = ROOT / "docs/calling.md", ROOT / "docs/mirror.md"
 ADDRESS = "http://127.0.0.1:8080"
-EDIT_IN_A_PAGE, ADD = ("\n".join(lines) for _, language, lines in blocks(CALLING) if language == "js")
-EDIT, READ_ALL = ("\n".join(lines) for _, language, lines in blocks(CALLING) if language == "python")
+EDIT_IN_A_PAGE, ADD = (
+    "\n".join(lines) for _, language, lines in blocks(CALLING) if language == "js"
+)
+EDIT, READ_ALL = (
+    "\n".join(lines) for _, language, lines in blocks(CALLING) if language == "python"
+)
 WITH_A_TOKEN = "Send a token"
 AFTER_A_RESTORE = "When a backup was restored"
 
@@ -49,7 +54,8 @@ def here(text: str, port: int) -> str:
 
 
 def differences(taken: list[Step], folder: Path, port: int, **env: str) -> list[str]:
-    """Run commands of a page in a folder against a service; return where they differ from what the page says."""
+    """Run commands of a page in a folder against a service; return where they differ from what
+    the page says."""
     with follower(folder, **env) as shell:
         found = [step.difference(*shell.run(step.at(port).command)) for step in taken]
     return [difference for difference in found if difference]
@@ -76,7 +82,9 @@ def test_every_command_on_calling_prints_what_the_page_says(tmp_path: Path) -> N
     assert len(json.loads((tmp_path / "stores.json").read_text())) == 3, "304 leaves it as it was"
     assert len((tmp_path / "stores.csv").read_text().splitlines()) == 5
     token = add_token(f"sqlite:///{tmp_path}/closed.db", "caller", "write")
-    with serving(tmp_path, "--examples", "--auth=all", database=f"sqlite:///{tmp_path}/closed.db") as closed:
+    with serving(
+        tmp_path, "--examples", "--auth=all", database=f"sqlite:///{tmp_path}/closed.db"
+    ) as closed:
         assert closed.request("GET", "/api/stores/2").status == 401
         assert differences(with_token, tmp_path, closed.port, STOREKEEPER_TOKEN=token) == []
 
@@ -87,12 +95,16 @@ def test_an_edit_by_curl_without_a_tag_is_not_sent(service: Running, tmp_path: P
     for step in steps(CALLING, "Edit a store"):
         if "PUT" in step.command:
             bash = ["bash", "-c", step.at(service.port).command]
-            done = subprocess.run(bash, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+            done = subprocess.run(
+                bash, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+            )
             assert "tag: parameter null or not set" in done.stderr
     assert version(service) == before
 
 
-def test_a_program_edits_what_it_read_and_applies_its_change_again_when_somebody_was_faster(service: Running) -> None:
+def test_a_program_edits_what_it_read_and_applies_its_change_again_when_somebody_was_faster(
+    service: Running,
+) -> None:
     done = python(EDIT, service.port)
     assert done.stdout == "{'id': 3, 'name': 'Airport', 'address': None}\n", done.stderr
     faster = """
@@ -107,7 +119,9 @@ with httpx.Client(base_url="http://127.0.0.1:8080") as api:
     assert service.request("GET", "/api/stores/3").json == expected
 
 
-def test_a_page_edits_and_adds_and_takes_no_refusal_for_a_success(service: Running, tmp_path: Path) -> None:
+def test_a_page_edits_and_adds_and_takes_no_refusal_for_a_success(
+    service: Running, tmp_path: Path
+) -> None:
     with browser.page() as (page, _):
         edit_in(page, service)
         add_in(page, tmp_path)
@@ -134,26 +148,39 @@ def edit_in(page: Page, service: Running) -> None:
 
 
 def add_in(page: Page, folder: Path) -> None:
-    """Add once: go on until a proxy finds the service, and then give up. The pauses are shorter here."""
+    """Add once: go on until a proxy finds the service, and then give up. The pauses are shorter
+    here."""
     port = free_port()
     with nginx(folder, port, settings="access_log access.log;") as proxy:
         add = f"async () => {{ {here(ADD, proxy)}\n}}"
         page.goto(f"http://127.0.0.1:{proxy}/health/live")
-        page.evaluate("() => { const wait = setTimeout; window.setTimeout = (then) => wait(then, 1); }")
+        page.evaluate(
+            "() => { const wait = setTimeout; window.setTimeout = (then) => wait(then, 1); }"
+        )
         with pytest.raises(Error, match="the service is away"):
             page.evaluate(add)
-        until(lambda: (folder / "access.log").read_text().count('POST /api/stores HTTP/1.1" 502 ') == 5)
+        until(
+            lambda: (
+                (folder / "access.log").read_text().count('POST /api/stores HTTP/1.1" 502 ') == 5
+            )
+        )
         page.goto(f"http://127.0.0.1:{proxy}/health/live")
         page.evaluate(f"() => {{ window.added = ({add})(); }}")
-        until(lambda: (folder / "access.log").read_text().count('POST /api/stores HTTP/1.1" 502 ') > 5)
+        until(
+            lambda: (folder / "access.log").read_text().count('POST /api/stores HTTP/1.1" 502 ') > 5
+        )
         with serving(folder, f"--port={port}") as service:
             page.evaluate("() => window.added")
             with pytest.raises(Error, match='"name" is required'):
                 page.evaluate(add.replace("South Gate", ""))
-            assert [store["name"] for store in service.request("GET", "/api/stores").json] == ["South Gate"]
+            assert [store["name"] for store in service.request("GET", "/api/stores").json] == [
+                "South Gate"
+            ]
 
 
-def test_a_walk_over_pages_takes_no_part_of_the_list_for_all_of_it(service: Running, tmp_path: Path) -> None:
+def test_a_walk_over_pages_takes_no_part_of_the_list_for_all_of_it(
+    service: Running, tmp_path: Path
+) -> None:
     done = python(READ_ALL, service.port)
     assert re.fullmatch(r"[3-9] stores\n", done.stdout), done.stderr
     with nginx(tmp_path, service.port, settings="if ($arg_after = 2) { return 503; }") as proxy:
@@ -166,9 +193,17 @@ def test_a_walk_over_pages_takes_no_part_of_the_list_for_all_of_it(service: Runn
 
 
 def mirror(port: int, folder: Path, *options: str, **env: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, str(ROOT / "examples/mirror.py"), f"http://127.0.0.1:{port}", "ours.db", *options]
+    command = [
+        sys.executable,
+        str(ROOT / "examples/mirror.py"),
+        f"http://127.0.0.1:{port}",
+        "ours.db",
+        *options,
+    ]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=os.environ | env, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, env=os.environ | env, stdout=pipe, stderr=pipe, text=True
+    )
 
 
 def mirror_once(port: int, folder: Path, **env: str) -> tuple[int, str]:
@@ -184,14 +219,19 @@ def mirrored(folder: Path) -> list[dict[str, object]]:
     return [{"id": id, "name": name, "address": address} for id, name, address in rows]
 
 
-def test_every_command_on_a_mirror_prints_what_the_page_says_also_after_a_restore(tmp_path: Path) -> None:
+def test_every_command_on_a_mirror_prints_what_the_page_says_also_after_a_restore(
+    tmp_path: Path,
+) -> None:
     if shutil.which("sqlite3") is None:
         need("sqlite3", "sqlite3 is not installed")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     url, backup, port = f"sqlite:///{tmp_path}/stores.db", str(tmp_path / "backup.db"), free_port()
     restored = steps(MIRROR, AFTER_A_RESTORE)
     with serving(tmp_path, "--examples", f"--port={port}", database=url) as service:
-        assert differences([step for step in steps(MIRROR) if step not in restored], tmp_path, port) == []
+        assert (
+            differences([step for step in steps(MIRROR) if step not in restored], tmp_path, port)
+            == []
+        )
         assert run("backup", backup, "--database", url).returncode == 0
         service.request("POST", "/api/stores", {"name": "Castle Hill"})
         assert mirror_once(port, tmp_path) == (0, "")
@@ -217,7 +257,9 @@ def test_a_mirror_that_is_killed_again_and_again_misses_no_change(tmp_path: Path
             process.kill()
             process.communicate()
         assert mirror_once(service.port, tmp_path, STOREKEEPER_TOKEN=token) == (0, "")
-        wanted = service.request("GET", "/api/stores", headers={"authorization": f"Bearer {token}"}).json
+        wanted = service.request(
+            "GET", "/api/stores", headers={"authorization": f"Bearer {token}"}
+        ).json
         assert mirrored(tmp_path) == wanted
     assert mirror_once(service.port, tmp_path) == (1, "not now: [Errno 111] Connection refused\n")
 
@@ -254,7 +296,12 @@ def posting(folder: Path, url: str, hook: Hook) -> Iterator[None]:
     env = {**os.environ, "PATH": path, "STOREKEEPER_DATABASE": url, "HOOK": address}
     with (folder / "errors").open("ab") as errors:
         process = subprocess.Popen(
-            ["bash", "-c", program], cwd=folder, env=env, stdout=errors, stderr=errors, start_new_session=True
+            ["bash", "-c", program],
+            cwd=folder,
+            env=env,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
         )
     try:
         yield

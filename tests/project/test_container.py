@@ -1,4 +1,5 @@
-"""The Dockerfile and compose.yaml. No engine is needed: each step of the Dockerfile is run by itself."""
+"""The Dockerfile and compose.yaml. No engine is needed: each step of the Dockerfile is run by
+itself."""
 
 import json
 import re
@@ -40,10 +41,14 @@ def values(word: str) -> list[str]:
 
 
 def test_hadolint_has_no_complaint() -> None:
-    program = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    program = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which(
+        "hadolint"
+    )
     if program is None:
         need("hadolint", "hadolint is not installed")
-    done = subprocess.run([program, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, ROOT / "Dockerfile"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -68,7 +73,9 @@ def test_the_image_runs_as_an_ordinary_user_and_opens_nothing() -> None:
     assert {"STOREKEEPER_AUTH=writes", "STOREKEEPER_EXAMPLES=false"} <= set(env.split())
 
 
-def test_compose_gives_the_service_no_more_than_it_needs_and_postgresql_only_when_asked_for() -> None:
+def test_compose_gives_the_service_no_more_than_it_needs_and_postgresql_only_when_asked_for() -> (
+    None
+):
     service = COMPOSE["services"]["storekeeper"]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -85,7 +92,9 @@ def machine() -> Iterator[Machine]:
     made = Machine()
     try:
         base = "/usr/local/sbin/python"
-        made.root(f"printf '#!/bin/sh\\nexec {sys.base_prefix}/bin/python3 \"$@\"\\n' > {base}; chmod 755 {base}")
+        made.root(
+            f"printf '#!/bin/sh\\nexec {sys.base_prefix}/bin/python3 \"$@\"\\n' > {base}; chmod 755 {base}"
+        )
         yield made
     finally:
         made.close()
@@ -118,9 +127,13 @@ def build(machine: Machine) -> dict[str, str]:
 
 
 @pytest.mark.thorough  # installs all dependencies, from a registry
-def test_each_step_of_the_dockerfile_works_and_what_it_builds_serves_on_a_read_only_root(machine: Machine) -> None:
+def test_each_step_of_the_dockerfile_works_and_what_it_builds_serves_on_a_read_only_root(
+    machine: Machine,
+) -> None:
     environment = build(machine)
-    environment["STOREKEEPER_DATABASE"] = environment["STOREKEEPER_DATABASE"].replace("/data/", "/srv/data/")
+    environment["STOREKEEPER_DATABASE"] = environment["STOREKEEPER_DATABASE"].replace(
+        "/data/", "/srv/data/"
+    )
     exports = " ".join(f"{name}={value}" for name, value in environment.items())
     [user], [entry], [command] = values("USER"), values("ENTRYPOINT"), values("CMD")
     run = f"setpriv --reuid={user.split(':')[0]} --regid={user.split(':')[1]} --clear-groups --no-new-privs"
@@ -132,14 +145,18 @@ def test_each_step_of_the_dockerfile_works_and_what_it_builds_serves_on_a_read_o
 
     machine.root("mount -t tmpfs tmpfs /mnt; true")  # the checkout is away
     serve = json.loads(entry) + json.loads(command)
-    machine.root(f"{within(serve)} > /run/log 2>&1 & until grep -q 'listens on' /run/log; do sleep 0.05; done")
+    machine.root(
+        f"{within(serve)} > /run/log 2>&1 & until grep -q 'listens on' /run/log; do sleep 0.05; done"
+    )
     [check] = values("HEALTHCHECK")
     machine.root(within(json.loads(check.partition("CMD ")[2])))
-    write = 'curl -s 127.0.0.1:8080/api/stores -H content-type:application/json -d \'{"name":"First"}\''
+    write = (
+        'curl -s 127.0.0.1:8080/api/stores -H content-type:application/json -d \'{"name":"First"}\''
+    )
     assert json.loads(machine.root(write))["statusCode"] == 401
-    token = machine.root(within([*json.loads(entry), "token", "add", "staff", "--scope", "write"]) + " 2>&-").split()[
-        -1
-    ]
+    token = machine.root(
+        within([*json.loads(entry), "token", "add", "staff", "--scope", "write"]) + " 2>&-"
+    ).split()[-1]
     assert json.loads(machine.root(f"{write} -H 'authorization: Bearer {token}'"))["id"] == 1
     machine.root("kill $!; wait $!")
     assert machine.run("#", within(json.loads(check.partition("CMD ")[2])))[0] == 1

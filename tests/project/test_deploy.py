@@ -20,7 +20,9 @@ MAX_EXPOSURE = 2.0
 def analyze(*args: str | Path) -> str:
     if not (program := shutil.which("systemd-analyze")):
         need("systemd", "systemd-analyze is not installed")
-    done = subprocess.run([program, "--no-pager", *args], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, "--no-pager", *args], capture_output=True, text=True, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -67,14 +69,22 @@ def complete(trace: Path) -> str:
 
 
 @pytest.mark.usefixtures("strace")
-def test_the_service_and_a_backup_make_no_system_call_that_their_units_forbid(tmp_path: Path) -> None:
+def test_the_service_and_a_backup_make_no_system_call_that_their_units_forbid(
+    tmp_path: Path,
+) -> None:
     traces = [tmp_path / "service.trace", tmp_path / "backup.trace"]
     tracing = [["strace", "-D", "-f", "-qq", "-s", "0", "-o", str(trace)] for trace in traces]
     with serving(tmp_path, "--workers=2", within=tracing[0]) as service:
         create(service, "First")
         assert service.request("GET", "/metrics").status == 200
         assert service.stop() == 0
-    backup = [*COMMAND, "backup", str(tmp_path / "all.db"), "--database", f"sqlite:///{tmp_path}/stores.db"]
+    backup = [
+        *COMMAND,
+        "backup",
+        str(tmp_path / "all.db"),
+        "--database",
+        f"sqlite:///{tmp_path}/stores.db",
+    ]
     subprocess.run([*tracing[1], *backup], env=environment({}), check=True, capture_output=True)
     allowed = permitted(ROOT / "deploy/storekeeper.service")
     assert len(allowed) > 100

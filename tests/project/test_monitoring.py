@@ -1,4 +1,5 @@
-"""The dashboard and the alerts in deploy/ are made of series that there are, and promtool takes and tries them."""
+"""The dashboard and the alerts in deploy/ are made of series that there are, and promtool takes
+and tries them."""
 
 import json
 import re
@@ -20,7 +21,11 @@ EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in pan
 NAMES = re.findall(r"alert: (\w+)", ALERTS.read_text())
 
 OF_SERIES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
-SERIES = {f"storekeeper_{name}{end}" for name, family in FAMILIES.items() for end in OF_SERIES[family.kind]}
+SERIES = {
+    f"storekeeper_{name}{end}"
+    for name, family in FAMILIES.items()
+    for end in OF_SERIES[family.kind]
+}
 
 TRIED = """
 rule_files: [RULES]
@@ -72,7 +77,9 @@ def test_the_dashboard_has_eight_panels_and_one_place_for_each() -> None:
     assert len(places) == len(set(places)) == 8
 
 
-@pytest.mark.parametrize("text", [ALERTS.read_text(), "\n".join(EXPRESSIONS)], ids=["alerts", "dashboard"])
+@pytest.mark.parametrize(
+    "text", [ALERTS.read_text(), "\n".join(EXPRESSIONS)], ids=["alerts", "dashboard"]
+)
 def test_every_series_that_is_named_is_one_that_there_is(text: str) -> None:
     named = set(re.findall(r"storekeeper_\w+", text))
     assert named

@@ -31,7 +31,8 @@ INSTALLS = (
     "/opt/storekeeper/0.1.0/bin/pip ",
     "/opt/storekeeper/0.2.0/bin/pip ",
 )
-"""What takes long and asks a registry: run by the thorough test; in its place the others have this checkout."""
+"""What takes long and asks a registry: run by the thorough test; in its place the others have
+this checkout."""
 INSTALL_TIMEOUT = 120.0
 
 INSTALLS_SETTINGS = r"install .* /etc/(storekeeper\.env|nginx/conf\.d/storekeeper\.conf)"
@@ -52,12 +53,15 @@ def empty_machine() -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """A machine where the pages were followed, then with its first settings and the file as its database again."""
+    """A machine where the pages were followed, then with its first settings and the file as its
+    database again."""
     if reason := missing():
         need("machine", reason)
     made = Machine()
     try:
-        made.root(f"cd /opt/storekeeper; ln -s /mnt/source source; ln -s {ROOT}/.venv 0.1.0; ln -s 0.1.0 0.2.0")
+        made.root(
+            f"cd /opt/storekeeper; ln -s /mnt/source source; ln -s {ROOT}/.venv 0.1.0; ln -s 0.1.0 0.2.0"
+        )
         differences = follow(made)
         assert not differences, "\n\n".join(differences)
         for step in commands():
@@ -94,7 +98,8 @@ def follow(machine: Machine, *, install: bool = False) -> list[str]:
 
 
 def start_postgres(machine: Machine) -> None:
-    """Start a PostgreSQL as a distribution has it: its user, its socket, peer for who connects there."""
+    """Start a PostgreSQL as a distribution has it: its user, its socket, peer for who connects
+    there."""
     try:
         programs = binaries()
     except Missing as error:
@@ -121,11 +126,11 @@ def test_the_pages_install_and_upgrade_as_they_say(empty_machine: Machine) -> No
 @pytest.mark.thorough  # installs all dependencies, from a registry
 def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machine: Machine) -> None:
     clone = 'git clone --quiet "$REPOSITORY" storekeeper && make -C storekeeper setup'
-    found = empty_machine.run_outside(f"runuser -u visitor -- bash -c {shlex.quote('cd; ' + clone)}", INSTALL_TIMEOUT)
-    assert found[0] == 0, found[1]
-    start = (
-        "cd storekeeper; make serve > log 2>&1 & until curl -so /dev/null 127.0.0.1:8080/test; do sleep 0.05; done"
+    found = empty_machine.run_outside(
+        f"runuser -u visitor -- bash -c {shlex.quote('cd; ' + clone)}", INSTALL_TIMEOUT
     )
+    assert found[0] == 0, found[1]
+    start = "cd storekeeper; make serve > log 2>&1 & until curl -so /dev/null 127.0.0.1:8080/test; do sleep 0.05; done"
     assert empty_machine.run("$", start)[0] == 0
     before = "cd storekeeper"
     for step in steps(README):
@@ -138,8 +143,13 @@ def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machin
 def test_the_pages_install_every_file_of_deploy() -> None:
     """But those for the machine that watches: Prometheus and Grafana load them."""
     page = "\n".join(page.read_text() for page in ON_A_MACHINE)
-    for file in {*(ROOT / "deploy").iterdir()} - {ROOT / "deploy/alerts.yml", ROOT / "deploy/grafana.json"}:
-        assert re.search(rf"^# install .*\bdeploy/{re.escape(file.name)}\b", page, re.MULTILINE), file.name
+    for file in {*(ROOT / "deploy").iterdir()} - {
+        ROOT / "deploy/alerts.yml",
+        ROOT / "deploy/grafana.json",
+    }:
+        assert re.search(rf"^# install .*\bdeploy/{re.escape(file.name)}\b", page, re.MULTILINE), (
+            file.name
+        )
 
 
 def test_there_is_a_page_with_every_reason_that_health_can_give() -> None:
@@ -171,8 +181,12 @@ def test_the_nightly_backup_fails_if_there_is_no_database(machine: Machine) -> N
     assert "/var/lib/storekeeper/away.db: there is no such database" in said
 
 
-def test_a_password_in_the_settings_lets_commands_into_postgresql_as_the_page_says(machine: Machine) -> None:
-    machine.root("""cd /; runuser -u postgres -- psql -qc "ALTER ROLE storekeeper PASSWORD 'secret word'"; cd""")
+def test_a_password_in_the_settings_lets_commands_into_postgresql_as_the_page_says(
+    machine: Machine,
+) -> None:
+    machine.root(
+        """cd /; runuser -u postgres -- psql -qc "ALTER ROLE storekeeper PASSWORD 'secret word'"; cd"""
+    )
     export = "storekeeper export - --database postgresql://storekeeper@127.0.0.1/stores"
     assert "no password supplied" in machine.run("#", export)[1]
     settings = "/etc/storekeeper.env"
@@ -180,7 +194,9 @@ def test_a_password_in_the_settings_lets_commands_into_postgresql_as_the_page_sa
     machine.root(f"{export} && mv env {settings}")
     assert "no password supplied" in machine.run("#", export)[1]
     file = "/var/lib/storekeeper/.pgpass"
-    machine.root(f"install -m 600 -o storekeeper /dev/null {file}; echo '*:*:*:*:secret word' > {file}")
+    machine.root(
+        f"install -m 600 -o storekeeper /dev/null {file}; echo '*:*:*:*:secret word' > {file}"
+    )
     machine.root(export)
 
 
@@ -189,16 +205,23 @@ STORES = "http://127.0.0.1:8080/api/stores"
 
 def fetched(machine: Machine, *options: str) -> tuple[int, str]:
     """Return the status and the ETag of a response."""
-    command = shlex.join(["curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %header{etag}", *options])
+    command = shlex.join(
+        ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %header{etag}", *options]
+    )
     status, _, tag = machine.run("$", command)[1].strip().partition(" ")
     return int(status), tag
 
 
 def write_until(machine: Machine, version: int, name: str) -> str:
-    """Add stores until the collection has the version but one, then replace the first; return that one's ETag."""
+    """Add stores until the collection has the version but one, then replace the first; return
+    that one's ETag."""
     present = int(fetched(machine, STORES)[1].strip('"').partition(".")[0])
     payload = ["-H", "content-type: application/json", "-d", json.dumps({"name": name})]
-    machine.root(shlex.join(["curl", "-sf", "-o", "/dev/null", *payload, f"{STORES}?n=[1-{version - 1 - present}]"]))
+    machine.root(
+        shlex.join(
+            ["curl", "-sf", "-o", "/dev/null", *payload, f"{STORES}?n=[1-{version - 1 - present}]"]
+        )
+    )
     status, tag = fetched(machine, "-X", "PUT", *payload, f"{STORES}/1")
     assert (status, tag.partition(".")[0]) == (200, f'"{version}')
     return tag
@@ -207,9 +230,14 @@ def write_until(machine: Machine, version: int, name: str) -> str:
 def test_a_restore_as_the_page_says_and_nothing_else_ends_every_etag(machine: Machine) -> None:
     """The numbers of lost changes are those of others then: they must not pass for each other."""
     page = [step.command for step in steps(BACKUPS)]
-    backup = next(one for one in page if one.startswith("storekeeper backup ") and one.endswith("/before.db"))
+    backup = next(
+        one for one in page if one.startswith("storekeeper backup ") and one.endswith("/before.db")
+    )
     restore = page[
-        page.index("systemctl stop storekeeper.socket storekeeper") : page.index("systemctl start storekeeper") + 1
+        page.index("systemctl stop storekeeper.socket storekeeper") : page.index(
+            "systemctl start storekeeper"
+        )
+        + 1
     ]
     assert backup.split()[-1] in " ".join(restore)
     machine.root("rm /var/backups/storekeeper/before.db*")
@@ -223,11 +251,14 @@ def test_a_restore_as_the_page_says_and_nothing_else_ends_every_etag(machine: Ma
     assert fetched(machine, "-H", f"if-none-match: {old_store}", f"{STORES}/1") == (200, new)
     assert fetched(machine, "-H", f"if-none-match: {old_list}", STORES)[0] == 200
     payload = ["-H", "content-type: application/json", "-d", '{"name":"Mine"}']
-    assert fetched(machine, *payload, "-X", "PUT", "-H", f"if-match: {old_store}", f"{STORES}/1") == (412, new)
+    assert fetched(
+        machine, *payload, "-X", "PUT", "-H", f"if-match: {old_store}", f"{STORES}/1"
+    ) == (412, new)
     assert fetched(machine, *payload, "-H", f"if-match: {old_list}", STORES)[0] == 412
 
 
-@pytest.mark.thorough  # a start with workers and a stop of them, for what the page says in a sentence
+# A start with workers and a stop of them, for what the page says in a sentence.
+@pytest.mark.thorough
 def test_a_log_in_a_file_is_rotated_by_copytruncate(machine: Machine) -> None:
     if shutil.which("logrotate") is None:
         need("logrotate", "logrotate is not installed")
@@ -236,7 +267,9 @@ def test_a_log_in_a_file_is_rotated_by_copytruncate(machine: Machine) -> None:
     machine.root(f"{serve} 2>> {log} & until grep -q 8090 {log}; do sleep 0.01; done")
     first = machine.root(f"cat {log}")
     machine.root("logrotate --force --state /root/state /etc/logrotate.d/storekeeper")
-    machine.root(f"kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' {log}; do sleep 0.01; done")
+    machine.root(
+        f"kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' {log}; do sleep 0.01; done"
+    )
     assert machine.root(f"cat {log}.1") == first
     assert not machine.root(f"head -c 20 {log} | tr '\\0' X").startswith("X")
     machine.root("kill %?8090; wait $!")
@@ -247,7 +280,9 @@ def test_another_asgi_server_serves_as_the_page_says(machine: Machine) -> None:
     try:
         start = f"{serve} > log 2>&1 & until grep -q 'Uvicorn running' log; do kill -0 $!; sleep 0.01; done"
         assert machine.run("$", f"set -e; {start}; echo $! > pid")[0] == 0
-        assert '"status":"ready"' in machine.run("$", "curl -s http://127.0.0.1:8098/health/ready")[1]
+        assert (
+            '"status":"ready"' in machine.run("$", "curl -s http://127.0.0.1:8098/health/ready")[1]
+        )
     finally:
         machine.run("$", "kill $(cat pid)")
 
@@ -259,7 +294,8 @@ def test_who_may_not_write_is_told_how_to(machine: Machine) -> None:
 
 
 RAW = "exec 3<>/dev/tcp/127.0.0.1/80; printf '{}' >&3; timeout 3 cat <&3; exec 3>&-"
-"""Sends bytes to nginx and prints what comes; a shell's own connection, since no client would send them."""
+"""Sends bytes to nginx and prints what comes; a shell's own connection, since no client would
+send them."""
 
 REFUSED_BY_NGINX = {
     "body too long": (413, "curl -si 127.0.0.1/api/stores -T /dev/zero -X POST"),
@@ -273,14 +309,21 @@ REFUSED_BY_NGINX = {
     "another major version": (505, RAW.format(r"GET / HTTP/3.0\r\nHost: a\r\n\r\n")),
     "the error page itself": (404, "curl -si 127.0.0.1/storekeeper-error"),
     "refused by nginx": (503, "curl -si 127.0.0.1/busy"),
-    "service stands still": (504, "kill -STOP $(cat /run/storekeeper.pid); curl -si 127.0.0.1/test"),
-    "service is gone": (502, "systemctl stop storekeeper; curl -si 127.0.0.1/test; systemctl start storekeeper"),
+    "service stands still": (
+        504,
+        "kill -STOP $(cat /run/storekeeper.pid); curl -si 127.0.0.1/test",
+    ),
+    "service is gone": (
+        502,
+        "systemctl stop storekeeper; curl -si 127.0.0.1/test; systemctl start storekeeper",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def behind_nginx(machine: Machine) -> Machine:
-    """The machine with one worker of nginx, which takes plain HTTP and everybody's writes and waits for less time."""
+    """The machine with one worker of nginx, which takes plain HTTP and everybody's writes and
+    waits for less time."""
     machine.root("sed -i 's/^worker_processes .*/worker_processes 1;/' /etc/nginx/nginx.conf")
     for change in (
         "s/listen 443 .*/&listen 80 default_server;/",
@@ -293,7 +336,9 @@ def behind_nginx(machine: Machine) -> Machine:
     return machine
 
 
-def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(behind_nginx: Machine) -> None:
+def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(
+    behind_nginx: Machine,
+) -> None:
     for case, (status, sent) in REFUSED_BY_NGINX.items():
         output = behind_nginx.run("#", f"{sent}; kill -CONT $(cat /run/storekeeper.pid)")[1]
         head, _, body = output.rpartition("\n\n")
@@ -307,29 +352,44 @@ def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(behind_ngi
         assert json.loads(body) == expected, case
 
 
-def test_a_spreadsheet_may_be_longer_than_another_body_and_not_too_long(behind_nginx: Machine) -> None:
+def test_a_spreadsheet_may_be_longer_than_another_body_and_not_too_long(
+    behind_nginx: Machine,
+) -> None:
     send = "curl -s '127.0.0.1/api/imports?add=true&dry-run=true' --data-binary @- -H content-type:text/csv"
     rows = "{ echo name,address; seq 60000 | sed 's/.*/Castle Hill &,& Castle Hill Road/'; }"
     output = behind_nginx.run("$", f"{rows} | {send}")[1]
     assert json.loads(output).get("rows") == 60000, output[:500]
     output = behind_nginx.run("$", f"head -c 70000000 /dev/zero | {send}")[1]
-    assert json.loads(output)["message"] == "Payload content length greater than maximum allowed: 67108864"
+    assert (
+        json.loads(output)["message"]
+        == "Payload content length greater than maximum allowed: 67108864"
+    )
 
 
 def test_a_stream_passes_nginx_at_once(behind_nginx: Machine) -> None:
     set_timeout = "sed -i 's/proxy_read_timeout {};/proxy_read_timeout {};/' /etc/nginx/conf.d/storekeeper.conf"
     behind_nginx.root(f"{set_timeout.format('300ms', '30s')}; systemctl restart nginx")
     stream = "curl -sN 127.0.0.1/api/changes?after=now -H 'accept: text/event-stream'"
-    write = 'curl -sf 127.0.0.1/api/stores -H content-type:application/json -d \'{"name":"Streamed"}\''
+    write = (
+        'curl -sf 127.0.0.1/api/stores -H content-type:application/json -d \'{"name":"Streamed"}\''
+    )
     try:
-        behind_nginx.root(f"{stream} > /tmp/stream & peer=$!; until [ -s /tmp/stream ]; do sleep 0.05; done")
-        behind_nginx.root(f"{write}; until grep -q Streamed /tmp/stream; do sleep 0.05; done; kill $peer")
+        behind_nginx.root(
+            f"{stream} > /tmp/stream & peer=$!; until [ -s /tmp/stream ]; do sleep 0.05; done"
+        )
+        behind_nginx.root(
+            f"{write}; until grep -q Streamed /tmp/stream; do sleep 0.05; done; kill $peer"
+        )
     finally:
         behind_nginx.root(f"{set_timeout.format('30s', '300ms')}; systemctl restart nginx")
 
 
 def test_what_the_service_refuses_comes_through_nginx_as_it_is(behind_nginx: Machine) -> None:
-    for request in ["stores/999999", "stores/1 -T /dev/null", "stores -d {} -H content-type:application/json"]:
+    for request in [
+        "stores/999999",
+        "stores/1 -T /dev/null",
+        "stores -d {} -H content-type:application/json",
+    ]:
         _, direct = behind_nginx.run("$", f"curl -s 127.0.0.1:8080/api/{request}")
         _, through = behind_nginx.run("$", f"curl -s 127.0.0.1/api/{request}")
         assert json.loads(direct)["statusCode"] in {400, 404, 415}
@@ -355,7 +415,9 @@ def test_nginx_never_repeats_a_write_that_got_no_response(behind_nginx: Machine)
     """A kept connection that is closed is where it would, whatever the method."""
     machine = behind_nginx
     machine.root("systemctl stop storekeeper; systemctl restart nginx")
-    machine.root(f"{sys.executable} -c {shlex.quote(CLOSES_AT_ITS_SECOND_REQUEST)} > /tmp/requests & peer=$!")
+    machine.root(
+        f"{sys.executable} -c {shlex.quote(CLOSES_AT_ITS_SECOND_REQUEST)} > /tmp/requests & peer=$!"
+    )
     try:
         machine.root("until grep -q 0 /tmp/requests; do sleep 0.01; done")
         write = "curl -s -o /dev/null -w %{http_code} 127.0.0.1/api/stores -d {}"

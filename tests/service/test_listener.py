@@ -53,7 +53,9 @@ class OverPath(HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def fetch(path: Path, method: str, target: str, body: object = None, host: str = "localhost") -> Response:
+def fetch(
+    path: Path, method: str, target: str, body: object = None, host: str = "localhost"
+) -> Response:
     with closing(OverPath(path)) as connection:
         return ask(connection, method, target, body, {"host": host, "accept-language": "en"})
 
@@ -70,9 +72,13 @@ def at(path: Path, *args: str) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_unix_socket_serves_its_owner_and_group_and_goes_with_the_service(tmp_path: Path, workers: int) -> None:
+def test_a_unix_socket_serves_its_owner_and_group_and_goes_with_the_service(
+    tmp_path: Path, workers: int
+) -> None:
     path = tmp_path / "stores.sock"
-    with at(path, f"--workers={workers}", "--host=0.0.0.0") as service:  # loopback, whatever --host says: no --auth
+    with at(
+        path, f"--workers={workers}", "--host=0.0.0.0"
+    ) as service:  # loopback, whatever --host says: no --auth
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         assert fetch(path, "POST", "/api/stores", {"name": "First"}).json["id"] == 1
         assert fetch(path, "GET", "/api/stores/1").status == 200
@@ -107,10 +113,15 @@ def test_what_cannot_be_a_socket_is_refused_and_stays(tmp_path: Path) -> None:
     mine.write_text("mine")
     for path, says in (
         (mine, "a file that is no socket: name another path"),
-        (tmp_path / "none" / "stores.sock", "cannot be a socket (No such file or directory): name another path"),
+        (
+            tmp_path / "none" / "stores.sock",
+            "cannot be a socket (No such file or directory): name another path",
+        ),
         (tmp_path / ("x" * 120), "cannot be a socket (AF_UNIX path too long): name another path"),
     ):
-        [line] = refused(run("serve", "--uds", str(path), "--database", f"sqlite:///{tmp_path}/other.db"))
+        [line] = refused(
+            run("serve", "--uds", str(path), "--database", f"sqlite:///{tmp_path}/other.db")
+        )
         assert line == f"storekeeper: --uds {path}: {says}"
     assert mine.read_text() == "mine"
 
@@ -119,19 +130,29 @@ def test_what_cannot_be_a_socket_is_refused_and_stays(tmp_path: Path) -> None:
 
 
 @contextmanager
-def activated(folder: Path, *args: str, listen: str = "127.0.0.1:0", more: tuple[str, ...] = ()) -> Iterator[Running]:
-    """Have a program pass its socket to services, as systemd does; after one that ends well the next one starts."""
+def activated(
+    folder: Path, *args: str, listen: str = "127.0.0.1:0", more: tuple[str, ...] = ()
+) -> Iterator[Running]:
+    """Have a program pass its socket to services, as systemd does; after one that ends well the
+    next one starts."""
     if not (program := shutil.which(ACTIVATE)):
         need("systemd", f"{ACTIVATE} is not installed")
     port = free_port()
     listen = listen.replace(":0", f":{port}")
-    serve = " ".join([*COMMAND, "serve", "--no-examples", f"--database=sqlite:///{folder}/stores.db", *args])
+    serve = " ".join(
+        [*COMMAND, "serve", "--no-examples", f"--database=sqlite:///{folder}/stores.db", *args]
+    )
     again = f"while sh -c 'echo $$ > pid; LISTEN_PID=$$ exec {serve}'; do :; done"
     command = [program, f"--listen={listen}", *more, "sh", "-c", again]
     log = folder / "log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment({}), stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            cwd=folder,
+            env=environment({}),
+            stderr=stderr,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
     try:
         until(lambda: "Listening on" in log.read_text())
@@ -170,7 +191,8 @@ def test_a_restart_under_load_refuses_and_loses_no_connection(tmp_path: Path, wo
                     assert response.status == 200
                     served.append(response.json["id"])
             except (OSError, AssertionError) as error:
-                # Else a busy machine held up the client, whose connection was closed as one that says nothing.
+                # Else a busy machine held up the client, whose connection was closed as one that
+                # says nothing.
                 if sent - began < DRAIN_TIMEOUT / 2:
                     failed.append(repr(error))
 
@@ -204,7 +226,9 @@ def test_a_supervisor_that_gives_its_workers_up_leaves_a_passed_socket_open() ->
 def test_a_passed_socket_that_others_reach_needs_auth(tmp_path: Path) -> None:
     with activated(tmp_path, listen="0.0.0.0:0") as running:
         socket.create_connection(("127.0.0.1", running.port)).close()
-        until(lambda: "storekeeper: ListenStream 0.0.0.0 can be reached from elsewhere" in running.log)
+        until(
+            lambda: "storekeeper: ListenStream 0.0.0.0 can be reached from elsewhere" in running.log
+        )
     (tmp_path / "with").mkdir()
     with activated(tmp_path / "with", "--auth=writes", listen="0.0.0.0:0") as running:
         assert running.request("POST", "/api/stores", {"name": "First"}).status == 401

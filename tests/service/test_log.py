@@ -28,7 +28,15 @@ def started(
     database: str, *args: str, stderr: IO[bytes] | int | None = None, within: Sequence[str] = ()
 ) -> Iterator[Running]:
     """Start a service that logs there; its port is not known yet."""
-    command = [*within, *COMMAND, "serve", "--port=0", f"--database={database}", "--no-examples", *args]
+    command = [
+        *within,
+        *COMMAND,
+        "serve",
+        "--port=0",
+        f"--database={database}",
+        "--no-examples",
+        *args,
+    ]
     process = subprocess.Popen(command, stderr=stderr, start_new_session=True)
     try:
         yield Running(process, 0, Path(os.devnull))
@@ -48,7 +56,9 @@ def unheard(database: str, *args: str) -> Iterator[Running]:
         yield service
 
 
-def test_a_line_with_what_somebody_sent_stays_one_line_and_moves_no_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_with_what_somebody_sent_stays_one_line_and_moves_no_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A trigger of the database may say which name it refused."""
     lines: list[bytes] = []
     monkeypatch.setattr(events, "_log", lambda: SimpleNamespace(write=lines.append))
@@ -85,7 +95,9 @@ def test_workers_have_standard_streams_too(tmp_path: Path) -> None:
         until(lambda: len(workers(service)) == 2)
         for pid in workers(service):
             until(lambda pid=pid: bool(ports(pid)))  # type: ignore[misc]  # bound now
-            assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in (1, 2)} == {os.devnull}
+            assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in (1, 2)} == {
+                os.devnull
+            }
         assert service.stop() == 0
 
 
@@ -101,7 +113,10 @@ def test_a_database_that_comes_back_is_found() -> None:
 
 
 def test_a_log_on_a_full_disk_prevents_no_start(tmp_path: Path) -> None:
-    with FULL.open("wb") as full, started(f"sqlite:///{tmp_path}/stores.db", stderr=full) as service:
+    with (
+        FULL.open("wb") as full,
+        started(f"sqlite:///{tmp_path}/stores.db", stderr=full) as service,
+    ):
         until(lambda: bool(ports(service.process.pid)))
         service.port = ports(service.process.pid).pop()
         until(lambda: service.request("GET", "/health/ready").status == 200)
@@ -109,7 +124,9 @@ def test_a_log_on_a_full_disk_prevents_no_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, *thorough(1)])
-def test_all_lines_of_a_log_in_json_are_objects_and_the_first_one_has_the_address(tmp_path: Path, count: int) -> None:
+def test_all_lines_of_a_log_in_json_are_objects_and_the_first_one_has_the_address(
+    tmp_path: Path, count: int
+) -> None:
     args = ["--log-format=json", "--access-log=all", f"--workers={count}"]
     with serving(tmp_path, *args, ready=False) as service:
         until(lambda: '"event": "started"' in service.log)

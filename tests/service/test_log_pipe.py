@@ -50,7 +50,9 @@ def test_a_log_that_is_open_and_not_read_stops_nothing(tmp_path: Path) -> None:
     environment = os.environ | weakened.environment("meets_a_bug_in_every_write")
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE)
-    process = subprocess.Popen([*command, "--workers=2"], stderr=writing, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        [*command, "--workers=2"], stderr=writing, env=environment, start_new_session=True
+    )
     os.close(writing)
     try:
         found = READY.search(os.read(reading, 4096))
@@ -75,8 +77,12 @@ def test_what_does_not_fit_is_dropped_and_counted() -> None:
         received = b""
         while b"dropped" not in received:
             received += read(reading)
-        numbers = [int(line.split()[1]) for line in received.splitlines() if line.startswith(b"line")]
-        dropped = [int(line.split()[1]) for line in received.splitlines() if line.startswith(b"dropped")]
+        numbers = [
+            int(line.split()[1]) for line in received.splitlines() if line.startswith(b"line")
+        ]
+        dropped = [
+            int(line.split()[1]) for line in received.splitlines() if line.startswith(b"dropped")
+        ]
         assert numbers == sorted(numbers)
         assert len(numbers) + sum(dropped) == 3 * log.MAX_QUEUED_LINES
         assert log.MAX_QUEUED_LINES <= len(numbers) < 3 * log.MAX_QUEUED_LINES
@@ -95,7 +101,9 @@ def test_a_line_that_is_too_long_is_cut_off() -> None:
         assert received == b"x" * log.MAX_LINE_BYTES + b"\n"
 
 
-def test_without_a_thread_lines_are_written_as_long_as_somebody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_thread_lines_are_written_as_long_as_somebody_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -105,7 +113,9 @@ def test_without_a_thread_lines_are_written_as_long_as_somebody_reads(monkeypatc
         written.write(b"first\n")
         assert read(reading) == b"first\n"
         for number in range(20):
-            written.write(b"%d" % number * 500 + b"\n")  # more than the pipe takes, and nobody waits
+            written.write(
+                b"%d" % number * 500 + b"\n"
+            )  # more than the pipe takes, and nobody waits
         received = b""
         while not received.endswith(b"last\n"):
             received += read(reading)
@@ -141,10 +151,15 @@ os.waitpid(child, 0)
 """
     command = [sys.executable, "-W", "ignore", "-c", program]  # 3.12 warns of a fork beside threads
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True)
-    assert sorted(line.rpartition(b"=")[2] for line in done.stderr.splitlines()) == [b"child", b"parent"]
+    assert sorted(line.rpartition(b"=")[2] for line in done.stderr.splitlines()) == [
+        b"child",
+        b"parent",
+    ]
 
 
-def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines: list[str] = []
     now = 1000.0
     monkeypatch.setattr(events, "write_line", lines.append)
@@ -173,7 +188,8 @@ def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(monk
 
 
 def test_a_long_line_is_written_in_one_piece() -> None:
-    # Several workers append to one file: in pieces, the lines of one would stand amid those of another.
+    # Several workers append to one file: in pieces, the lines of one would stand amid those of
+    # another.
     line = b"x" * (4 * PIPE) + b"\n"
     reading, writing = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with reading, writing:

@@ -20,18 +20,27 @@ from tests.harness.process import Running, ask, serving
 
 CLIENTS = 4
 KILLS = 2
-CACHED, MISSING, CREATED = ("GET", "/api/stores/1"), ("GET", "/api/stores/x"), ("POST", "/api/stores")
+CACHED, MISSING, CREATED = (
+    ("GET", "/api/stores/1"),
+    ("GET", "/api/stores/x"),
+    ("POST", "/api/stores"),
+)
 
 
-def send_requests(service: Running, seed: int, over: threading.Event) -> Counter[tuple[str, str, str]]:
-    """Send requests until it is over, whatever breaks; return how many responses came by route, method and status."""
+def send_requests(
+    service: Running, seed: int, over: threading.Event
+) -> Counter[tuple[str, str, str]]:
+    """Send requests until it is over, whatever breaks; return how many responses came by route,
+    method and status."""
     chance = random.Random(seed)
     got: Counter[tuple[str, str, str]] = Counter()
     while not over.is_set():
         with closing(service.connection()) as connection, suppress(OSError, HTTPException):
             for _ in range(20):
                 method, path = chance.choice((CACHED, MISSING, CREATED))
-                response = ask(connection, method, path, {"name": "Counted"} if method == "POST" else None)
+                response = ask(
+                    connection, method, path, {"name": "Counted"} if method == "POST" else None
+                )
                 route = "/api/stores" if method == "POST" else "/api/stores/{id}"
                 got[route, method, str(response.status)] += 1
     return got
@@ -42,7 +51,8 @@ def totals(found: Mapping[Series, float]) -> Mapping[Series, float]:
     return {
         key: value
         for key, value in found.items()
-        if key[0].startswith("storekeeper_") and key[0].endswith(("_total", "_count", "_sum", "_bucket"))
+        if key[0].startswith("storekeeper_")
+        and key[0].endswith(("_total", "_count", "_sum", "_bucket"))
     }
 
 
@@ -79,8 +89,11 @@ def test_every_worker_shows_what_clients_got_from_all_and_totals_never_fall_thou
         assert_never_fell(before, found)
         counted, all_got = responses(found), sum((client.result() for client in clients), Counter())
         assert all_got.keys() <= counted.keys()
-        assert set(all_got) == {(route, m, s) for route, m, s in counted if m == "POST" or "{id}" in route}
-        # A worker may have sent a response that it did not count any more, or counted one that did not arrive.
+        assert set(all_got) == {
+            (route, m, s) for route, m, s in counted if m == "POST" or "{id}" in route
+        }
+        # A worker may have sent a response that it did not count any more, or counted one that did
+        # not arrive.
         for key, got in all_got.items():
             assert abs(counted[key] - got - (key[1] == "POST")) <= CLIENTS * KILLS
         total = sum(counted[key] for key in all_got) - 1

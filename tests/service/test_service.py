@@ -37,10 +37,16 @@ def takes_no_more(service: Running) -> bool:
 
 
 @pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGHUP), (2, signal.SIGINT)])
-def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: signal.Signals) -> None:
-    """To systemd once, when all is ready; to people and machines in the log; to clients with nothing under way."""
+def test_its_start_and_its_stop_are_told(
+    tmp_path: Path, workers: int, number: signal.Signals
+) -> None:
+    """To systemd once, when all is ready; to people and machines in the log; to clients with
+    nothing under way."""
     name = f"storekeeper-{os.getpid()}-{workers}"
-    args = (f"--workers={workers}", f"--drain-delay={60 * (workers - 1)}")  # a delay that Ctrl-C ends
+    args = (
+        f"--workers={workers}",
+        f"--drain-delay={60 * (workers - 1)}",
+    )  # a delay that Ctrl-C ends
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(f"\0{name}")
         systemd.settimeout(TIMEOUT)
@@ -58,11 +64,18 @@ def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: s
         with pytest.raises(BlockingIOError):
             systemd.recv(100)
     people, started, stopped = service.log.splitlines()
-    address, database, pid = f"http://127.0.0.1:{service.port}", f"{tmp_path}/stores.db", service.process.pid
+    address, database, pid = (
+        f"http://127.0.0.1:{service.port}",
+        f"{tmp_path}/stores.db",
+        service.process.pid,
+    )
     assert people.startswith(
         f"Storekeeper listens on {address} with the new database {database}; the console is at {address}/"
     )
-    assert f" version={__version__} database={database} new=true workers={workers} pid={pid} " in started
+    assert (
+        f" version={__version__} database={database} new=true workers={workers} pid={pid} "
+        in started
+    )
     said = re.search(r"level=info event=stopped signal=(\w+) seconds=([\d.]+) pid=(\d+)$", stopped)
     assert said
     assert (said[1], said[3]) == (number.name, str(pid))
@@ -70,7 +83,9 @@ def test_its_start_and_its_stop_are_told(tmp_path: Path, workers: int, number: s
     assert [name for _, _, name, *_ in Sqlite(tmp_path).changes()] == ["Kept"]
 
 
-def test_writes_a_list_and_half_sent_requests_that_are_under_way_get_their_responses(tmp_path: Path) -> None:
+def test_writes_a_list_and_half_sent_requests_that_are_under_way_get_their_responses(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path) as service, ExitStack() as stack:
         fill(tmp_path, [Payload("Long", "x" * 5000)] * 4000)
         reader = stack.enter_context(slow_reader(service))
@@ -101,7 +116,9 @@ def test_writes_a_list_and_half_sent_requests_that_are_under_way_get_their_respo
         for wire in (reader, *writers, *halves):
             wire.assert_closed()
         assert_stopped(service)
-    assert [name for _, _, name, *_ in Sqlite(tmp_path).changes()][4000:] == ["Under way"] * 9 + ["Half"] * 3
+    assert [name for _, _, name, *_ in Sqlite(tmp_path).changes()][4000:] == ["Under way"] * 9 + [
+        "Half"
+    ] * 3
 
 
 def test_clients_that_are_stuck_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
@@ -158,14 +175,23 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         other = f"--database=sqlite:///{tmp_path}/other.db"
         for workers in ("1", "2"):
             args = (f"--port={service.port}", "--workers", workers, other)
-            assert_refused(*args, says=f"cannot listen on 127.0.0.1 port {service.port} (Address already in use)")
+            assert_refused(
+                *args,
+                says=f"cannot listen on 127.0.0.1 port {service.port} (Address already in use)",
+            )
             assert not (tmp_path / "other.db").exists(), "nothing was made"
         assert service.request("GET", "/test").status == 200
 
 
 def test_an_address_that_is_not_ours_is_said(tmp_path: Path) -> None:
     for host in ("192.0.2.1", "a..b"):
-        args = ("--host", host, "--auth=open", "--port=0", f"--database=sqlite:///{tmp_path}/stores.db")
+        args = (
+            "--host",
+            host,
+            "--auth=open",
+            "--port=0",
+            f"--database=sqlite:///{tmp_path}/stores.db",
+        )
         assert_refused(*args, says=f"cannot listen on {host} port 0")
     assert not list(tmp_path.iterdir())
 
@@ -174,12 +200,16 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     for path in (f"{tmp_path}/nowhere/stores.db", f"{tmp_path}/file/stores.db"):
-        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing")
+        assert_refused(
+            "--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing"
+        )
     assert_refused("--port=0", f"--database=sqlite:///{tmp_path}/folder", says="folder: not a file")
     if os.geteuid():  # root may write everywhere
         (tmp_path / "folder").chmod(0o500)
         path = f"{tmp_path}/folder/stores.db"
-        assert_refused("--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing")
+        assert_refused(
+            "--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing"
+        )
 
 
 def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path) -> None:
@@ -194,7 +224,9 @@ def test_a_variable_does_what_its_option_does_and_the_option_wins(tmp_path: Path
     with serving(tmp_path, "--error-detail=detailed", env=variables) as service:
         assert_error(service.request("GET", "/api/stores/1"), 500)
         response = service.request("POST", "/api/stores", {})
-        assert_error(response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]})
+        assert_error(
+            response, 400, '"name" is required', validation={"source": "payload", "keys": ["name"]}
+        )
         until(lambda: "event=started" in service.log)
         assert (service.log.count("level=warning"), service.log.count("level=")) == (1, 2)
 
@@ -212,7 +244,8 @@ def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_whe
 
 
 def test_a_loopback_address_is_one_in_any_spelling(tmp_path: Path) -> None:
-    """A page whose name was rebound to it is refused, one that uses its own name is not, and nobody is warned."""
+    """A page whose name was rebound to it is refused, one that uses its own name is not, and
+    nobody is warned."""
     with serving(tmp_path, "--host=LOCALHOST", "--auth=open") as service:
         for name, status in (("rebound.example", 403), ("localhost", 200)):
             page = {"host": name, "accept-language": "en"}

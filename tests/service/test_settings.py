@@ -9,7 +9,15 @@ import pytest
 from storekeeper.databases import absolute, sqlite_path
 from storekeeper.errors import CannotStart
 from storekeeper.service import application
-from storekeeper.settings import Settings, from_environment, is_loopback, make, option, refuse_unknown, variable
+from storekeeper.settings import (
+    Settings,
+    from_environment,
+    is_loopback,
+    make,
+    option,
+    refuse_unknown,
+    variable,
+)
 from tests.harness.command import run
 from tests.harness.process import refused
 
@@ -24,23 +32,35 @@ GOOD: list[tuple[dict[str, str], Settings]] = [
     *(({"EXAMPLES": no}, Settings(examples=False)) for no in ("false", "0", "no")),
     ({"EXAMPLES": "On"}, Settings()),
     ({"METRICS": "off"}, Settings(metrics=False)),
-    ({"ACCESS_LOG": "errors", "LOG_FORMAT": "json"}, Settings(access_log="errors", log_format="json")),
+    (
+        {"ACCESS_LOG": "errors", "LOG_FORMAT": "json"},
+        Settings(access_log="errors", log_format="json"),
+    ),
     ({"DRAIN_DELAY": "10"}, Settings(drain_delay=10)),
-    ({"MISSING_STORE": "500", "UNKNOWN_KEYS": "reject"}, Settings(missing_store="500", unknown_keys="reject")),
+    (
+        {"MISSING_STORE": "500", "UNKNOWN_KEYS": "reject"},
+        Settings(missing_store="500", unknown_keys="reject"),
+    ),
     ({"ERROR_DETAIL": "generic"}, Settings(error_detail="generic")),
     ({"DATABASE": "sqlite:////a.db"}, Settings(database="sqlite:////a.db")),
     (
         {"CORS_ORIGIN": "https://a.example:65535  http://[::1]:5173"},
         Settings(cors_origin=("https://a.example:65535", "http://[::1]:5173")),
     ),
-    ({"AUTH": "writes", "ALLOWED_HOST": "S.example"}, Settings(auth="writes", allowed_host=("S.example",))),
+    (
+        {"AUTH": "writes", "ALLOWED_HOST": "S.example"},
+        Settings(auth="writes", allowed_host=("S.example",)),
+    ),
 ]
 
 
 def test_a_variable_sets_its_setting() -> None:
     assert from_environment({"HOME": "/", "PORT": "1"}) == Settings()
     for variables, expected in GOOD:
-        assert from_environment({f"STOREKEEPER_{name}": value for name, value in variables.items()}) == expected
+        assert (
+            from_environment({f"STOREKEEPER_{name}": value for name, value in variables.items()})
+            == expected
+        )
 
 
 BAD = [
@@ -56,13 +76,22 @@ BAD = [
     ("examples", "perhaps", "expected `bool`, got `str`, not 'perhaps'"),
     *(
         (name, "Some", "invalid enum value 'Some'")
-        for name in ("error_detail", "access_log", "log_format", "missing_store", "unknown_keys", "auth")
+        for name in (
+            "error_detail",
+            "access_log",
+            "log_format",
+            "missing_store",
+            "unknown_keys",
+            "auth",
+        )
     ),
 ]
 
 
 @pytest.mark.parametrize(("name", "value", "reason"), BAD)
-def test_a_bad_value_is_refused_with_its_option_and_its_variable(name: str, value: str, reason: str) -> None:
+def test_a_bad_value_is_refused_with_its_option_and_its_variable(
+    name: str, value: str, reason: str
+) -> None:
     with pytest.raises(CannotStart) as error:
         from_environment({variable(name): value})
     assert str(error.value) == f"{option(name)} (or {variable(name)}): {reason}"
@@ -73,8 +102,21 @@ def test_a_bad_value_is_refused_with_its_option_and_its_variable(name: str, valu
 @pytest.mark.parametrize(
     "origin",
     [
-        *("*", "null", "shop.example", "https://shop.example/", "https://Shop.example", "https://shop.example:443"),
-        *("http://shop.example:80", "https://*.shop.example", "https://shop.example,https://b", "https://", "//a"),
+        *(
+            "*",
+            "null",
+            "shop.example",
+            "https://shop.example/",
+            "https://Shop.example",
+            "https://shop.example:443",
+        ),
+        *(
+            "http://shop.example:80",
+            "https://*.shop.example",
+            "https://shop.example,https://b",
+            "https://",
+            "//a",
+        ),
         *("ö://a", "https://a.example:99999", "http://[::1]:65536"),
     ],
 )
@@ -89,18 +131,27 @@ def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "database", ["sqlite:///stores.db\n", "sqlite:///stores.db ", "\tpostgresql://me:secret@there/y"]
+    "database",
+    ["sqlite:///stores.db\n", "sqlite:///stores.db ", "\tpostgresql://me:secret@there/y"],
 )
 def test_a_database_with_a_blank_around_it_is_refused(database: str) -> None:
-    """As a variable that was read from a file often has: else there would be a new, empty list in another file."""
+    """As a variable that was read from a file often has: else there would be a new, empty list
+    in another file."""
     with pytest.raises(CannotStart) as error:
         from_environment({"STOREKEEPER_DATABASE": database})
-    assert str(error.value) == "--database (or STOREKEEPER_DATABASE): remove the blanks and line ends around the URL"
+    assert (
+        str(error.value)
+        == "--database (or STOREKEEPER_DATABASE): remove the blanks and line ends around the URL"
+    )
 
 
-@pytest.mark.parametrize("host", ["*", "stores.example:8080", "http://stores.example", ".example", "[::1]", "ö"])
+@pytest.mark.parametrize(
+    "host", ["*", "stores.example:8080", "http://stores.example", ".example", "[::1]", "ö"]
+)
 def test_what_is_no_host_name_is_refused(host: str) -> None:
-    with pytest.raises(CannotStart, match=r"--allowed-host .* expected a host name without a port, such as stores"):
+    with pytest.raises(
+        CannotStart, match=r"--allowed-host .* expected a host name without a port, such as stores"
+    ):
         make({"allowed_host": [host]})
 
 
@@ -115,7 +166,9 @@ def test_what_only_this_machine_reaches_is_loopback(loopback: bool, hosts: str) 
     assert {is_loopback(host) for host in hosts.split(" ")} == {loopback}
 
 
-@pytest.mark.parametrize("name", ["STOREKEEPER_PROT", "STOREKEEPER_", "STOREKEEPER_port", "STOREKEEPER_PORT_"])
+@pytest.mark.parametrize(
+    "name", ["STOREKEEPER_PROT", "STOREKEEPER_", "STOREKEEPER_port", "STOREKEEPER_PORT_"]
+)
 def test_a_variable_that_is_no_setting_is_refused_and_all_that_are_listed(name: str) -> None:
     with pytest.raises(CannotStart) as error:
         refuse_unknown({name: "1", "STOREKEEPER_PORT": "1"})
@@ -138,7 +191,10 @@ def test_what_kubernetes_adds_for_a_service_of_our_name_is_no_setting() -> None:
     assert from_environment(links) == Settings()
     assert from_environment({**links, "STOREKEEPER_PORT": "80"}).port == 80
     done = run("export", "--database", "sqlite:////nowhere/at/all.db", env=links)
-    assert b"--database: there is no such database, /nowhere/at/all.db: name the one of your service" in done.stderr
+    assert (
+        b"--database: there is no such database, /nowhere/at/all.db: name the one of your service"
+        in done.stderr
+    )
 
 
 def test_another_server_is_told_of_a_wrong_setting_in_one_line(
@@ -149,12 +205,15 @@ def test_another_server_is_told_of_a_wrong_setting_in_one_line(
         application()
     assert ended.value.code == 2
     assert (
-        capsys.readouterr().err == "storekeeper: --port (or STOREKEEPER_PORT): expected `int`, got `str`, not 'x'\n"
+        capsys.readouterr().err
+        == "storekeeper: --port (or STOREKEEPER_PORT): expected `int`, got `str`, not 'x'\n"
     )
 
 
 def test_every_setting_is_an_option_a_variable_and_described() -> None:
-    text = " ".join(run("serve", "--help", env={"COLUMNS": "400", "TERM": "dumb"}).stdout.decode().split())
+    text = " ".join(
+        run("serve", "--help", env={"COLUMNS": "400", "TERM": "dumb"}).stdout.decode().split()
+    )
     for field in msgspec.structs.fields(Settings):
         assert f"{option(field.name)} " in text
         assert variable(field.name) in text
@@ -181,12 +240,18 @@ BAD_STARTS: list[tuple[list[str], str]] = [
             ("sqlite:/stores.db", f"{UNKNOWN} 'sqlite:/stores.db'; use"),
             ("postgresql:/me:secret@there", f"{UNKNOWN}; use"),
             ("host=there password=secret", f"{UNKNOWN}; use"),
-            *((f"sqlite:{end}", "names no file") for end in ("//x", "///", "///:memory:", "///a%00b")),
+            *(
+                (f"sqlite:{end}", "names no file")
+                for end in ("//x", "///", "///:memory:", "///a%00b")
+            ),
             ("sqlite:///x.db?timeout=5", "in the name of a file, write %3F for a ?"),
             ("sqlite:///\udcff.db", "\\udcff.db' is not UTF-8"),
             ("postgresql:///x?host=%FF", "--database"),
             *(
-                (f"postgresql://me:{password}@there/y", "an @ or / within user or password has to be written")
+                (
+                    f"postgresql://me:{password}@there/y",
+                    "an @ or / within user or password has to be written",
+                )
                 for password in ("secret@x", "12/secret")
             ),
             ("postgresql://there:secret/y", "--database: port has to be a number"),
@@ -195,14 +260,19 @@ BAD_STARTS: list[tuple[list[str], str]] = [
             ("postgresql://there:99999/y", "--database: port has to be a number from 1 to 65535"),
             ("postgresql://there/y?connect_timeout=1s", "connect_timeout has to be a number"),
             (f"postgresql://there/y?port={'9' * 5000}", "--database: port has to be a number"),
-            ("postgresql://a,b/y?port=5432,0", "--database: port has to be a number from 1 to 65535"),
+            (
+                "postgresql://a,b/y?port=5432,0",
+                "--database: port has to be a number from 1 to 65535",
+            ),
         )
     ),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_STARTS)
-def test_a_bad_start_says_so_in_one_line_and_ends_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_a_bad_start_says_so_in_one_line_and_ends_with_2(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     environ = {"STOREKEEPER_PORT": "0", "STOREKEEPER_DATABASE": f"sqlite:///{tmp_path}/stores.db"}
     if arguments[0].startswith("STOREKEEPER"):
         environ |= dict([arguments[0].split("=")])

@@ -1,4 +1,5 @@
-"""Time that does not pass as it should: a stopped process, a clock that is set, signals beside those that stop."""
+"""Time that does not pass as it should: a stopped process, a clock that is set, signals beside
+those that stop."""
 
 import asyncio
 import math
@@ -50,7 +51,8 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def half_sent(service: Running) -> tuple[Wire, bytes]:
-    """Return a connection with the first half of a request, which the service has read, and the other half."""
+    """Return a connection with the first half of a request, which the service has read, and the
+    other half."""
     wire = dial(service)
     data = create("Half")
     wire.send(request("GET", "/test") + data[:40])
@@ -69,7 +71,9 @@ def test_what_came_while_the_process_stood_still_is_read_before_it_is_late(tmp_p
             assert wire.response().status == 200
 
 
-@pytest.mark.parametrize(("standstill", "statuses_then"), [(limits.CLOCK_GAP, []), (math.inf, [408])])
+@pytest.mark.parametrize(
+    ("standstill", "statuses_then"), [(limits.CLOCK_GAP, []), (math.inf, [408])]
+)
 async def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     tmp_path: Path, standstill: float, statuses_then: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +92,9 @@ async def test_after_a_standstill_deadlines_are_held_half_a_second_later(
         assert statuses(line) == [408]
 
 
-def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too(tmp_path: Path) -> None:
+def test_while_a_worker_stands_still_the_others_serve_and_afterwards_it_does_too(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path, "--workers=2") as service:
         id = store(service, "There")
         with dial(service) as wire:
@@ -120,7 +126,8 @@ def test_a_worker_that_stands_still_for_long_is_replaced(tmp_path: Path) -> None
 
 @pytest.mark.thorough
 def test_a_machine_that_sleeps_loses_no_worker(tmp_path: Path) -> None:
-    """Not even if the supervisor goes on before its workers do, which have sent no heartbeat for so long."""
+    """Not even if the supervisor goes on before its workers do, which have sent no heartbeat for
+    so long."""
     with serving(tmp_path, "--workers=2") as service:
         store(service, "Before")
         before = workers(service)
@@ -138,7 +145,8 @@ def test_a_machine_that_sleeps_loses_no_worker(tmp_path: Path) -> None:
 def test_what_was_written_while_the_process_stood_still_is_not_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The result is there, but the timer comes first: the write would be 503 with an outcome that nobody knows."""
+    """The result is there, but the timer comes first: the write would be 503 with an outcome
+    that nobody knows."""
     monkeypatch.setattr("storekeeper.concurrency.batcher.RESPONSE_TIMEOUT", 0.6)
     commit, committed = Committer.commit, threading.Event()
 
@@ -173,14 +181,19 @@ def library() -> str:
     """The library that tells a program another time."""
     if shutil.which("faketime") is None:
         need("faketime", "there is no faketime")
-    found = [path for parent in ("", "*/") for path in Path("/usr/lib").glob(f"{parent}faketime/libfaketime.so.1")]
+    found = [
+        path
+        for parent in ("", "*/")
+        for path in Path("/usr/lib").glob(f"{parent}faketime/libfaketime.so.1")
+    ]
     if not found:
         need("faketime", "faketime has no library here")
     return str(found[0])
 
 
 def clock(folder: Path, library: str) -> tuple[dict[str, str], Path]:
-    """Return the environment of a program, and the file that says by how many days its clock is wrong."""
+    """Return the environment of a program, and the file that says by how many days its clock is
+    wrong."""
     file = folder / "clock"
     set_clock(file, 0)
     environment = {
@@ -200,7 +213,8 @@ def set_clock(file: Path, days: int) -> None:
 
 
 def test_a_clock_that_jumps_ends_no_wait_and_breaks_no_order(tmp_path: Path, library: str) -> None:
-    """10 days back, 10 days on: a half-sent request is still waited for, and changes keep their order."""
+    """10 days back, 10 days on: a half-sent request is still waited for, and changes keep their
+    order."""
     environment, file = clock(tmp_path, library)
     with serving(tmp_path, env=environment) as service:
         for number, days in enumerate((-10, 10)):
@@ -212,7 +226,9 @@ def test_a_clock_that_jumps_ends_no_wait_and_breaks_no_order(tmp_path: Path, lib
                 wire.send(rest)
                 assert wire.response().json["id"] == 2 * number + 1
             assert store(service, "After") == 2 * number + 2
-        assert [each["id"] for each in service.request("GET", "/api/stores").json] == list(range(1, 5))
+        assert [each["id"] for each in service.request("GET", "/api/stores").json] == list(
+            range(1, 5)
+        )
         assert service.stop() == 0
 
 
@@ -235,7 +251,8 @@ def service_is_off_by(service: Running, days: int) -> bool:
 
 
 def two_sweeps_later(service: Running) -> bool:
-    """Wait until a connection that is opened now would have been looked at twice; the service answers meanwhile."""
+    """Wait until a connection that is opened now would have been looked at twice; the service
+    answers meanwhile."""
     until_then = time.monotonic() + 1.1
     while time.monotonic() < until_then:
         assert service.request("GET", "/test").status == 200

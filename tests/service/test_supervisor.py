@@ -71,8 +71,13 @@ def test_a_worker_that_cannot_be_replaced_is_replaced_once_it_can_be_and_a_stop_
 
 
 @pytest.mark.parametrize("kind", ["sqlite", *thorough("postgres")])
-def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(tmp_path: Path, kind: str) -> None:
-    with KINDS[kind](tmp_path) as database, serving(tmp_path, "--workers=2", database=database.url) as service:
+def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(
+    tmp_path: Path, kind: str
+) -> None:
+    with (
+        KINDS[kind](tmp_path) as database,
+        serving(tmp_path, "--workers=2", database=database.url) as service,
+    ):
         store(service, "Before")
         before = workers(service)
         ours = set_schema(database, 999)
@@ -88,7 +93,8 @@ def test_workers_that_serve_are_kept_if_their_successors_cannot_start_at_sighup(
 
 
 def set_schema(database: Database, version: int) -> int:
-    """Say in the database of a running service which version of Storekeeper has written it; return what it said."""
+    """Say in the database of a running service which version of Storekeeper has written it;
+    return what it said."""
     if isinstance(database, Sqlite):
         with closing(apsw.Connection(str(database.path))) as connection:
             before = int(connection.pragma("user_version"))
@@ -129,12 +135,15 @@ def test_the_lowest_limit_of_open_files_that_is_taken_is_enough(tmp_path: Path, 
 
 
 def within_processes(most: int) -> list[str]:
-    """Return what runs a command as a user who has no other process, and may have so many, threads included."""
+    """Return what runs a command as a user who has no other process, and may have so many,
+    threads included."""
     if shutil.which("setpriv") is None or shutil.which("prlimit") is None:
         need("setpriv", "there is no setpriv, or no prlimit")
     if os.geteuid():
         return ["prlimit", f"--nproc={most}"]
-    capabilities = "-all,+dac_override"  # to reach the program wherever it is; it does not lift the limit
+    capabilities = (
+        "-all,+dac_override"  # to reach the program wherever it is; it does not lift the limit
+    )
     user = [
         f"--reuid={100_000 + os.getpid()}",
         "--clear-groups",
@@ -147,7 +156,9 @@ def within_processes(most: int) -> list[str]:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_start_without_any_more_process_or_thread_is_said(open_folder: Path, count: int) -> None:
     """A supervisor of the supervisor may try again: this can pass."""
-    with serving(open_folder, f"--workers={count}", within=within_processes(1), ready=False) as service:
+    with serving(
+        open_folder, f"--workers={count}", within=within_processes(1), ready=False
+    ) as service:
         assert service.process.wait(TIMEOUT) == 1
         assert "worker cannot start" in service.log
         assert "Traceback" not in service.log
@@ -178,8 +189,11 @@ def test_a_stop_does_not_wait_for_workers_that_are_being_replaced(tmp_path: Path
         assert_nothing_logged(service)
 
 
-def test_workers_that_end_of_the_signal_that_stops_the_service_are_not_called_lost(tmp_path: Path) -> None:
-    """A service manager and `timeout` send it to all processes, and one that only starts ends at once."""
+def test_workers_that_end_of_the_signal_that_stops_the_service_are_not_called_lost(
+    tmp_path: Path,
+) -> None:
+    """A service manager and `timeout` send it to all processes, and one that only starts ends at
+    once."""
     with serving(tmp_path, "--workers=2") as service:
         service.process.send_signal(signal.SIGSTOP)
         for worker in workers(service):
@@ -222,7 +236,8 @@ def stopped_by_many_signals(service: Running) -> int:
 def test_until_the_very_end_of_a_stop_clients_are_served_new_clients_are_refused_and_signals_change_nothing(
     tmp_path: Path, count: int
 ) -> None:
-    """Those too that the kernel has connected and nobody has accepted yet: a proxy makes a 502 of a reset.
+    """Those too that the kernel has connected and nobody has accepted yet: a proxy makes a 502
+    of a reset.
 
     The machine may hold the service up just then.
     """
@@ -230,7 +245,9 @@ def test_until_the_very_end_of_a_stop_clients_are_served_new_clients_are_refused
     run = serving(tmp_path, f"--workers={count}", env=env, program=weakened.PROGRAM)
     with run as service, ExitStack() as clients:
         serve = workers(service) or {service.process.pid}
-        begun = [clients.enter_context(dial(service)) for _ in range(8)]  # each worker has something to finish
+        begun = [
+            clients.enter_context(dial(service)) for _ in range(8)
+        ]  # each worker has something to finish
         for wire in begun:
             wire.send(request("GET", "/test") + create("Half")[:-3])
             assert wire.response().body == b"OK"

@@ -1,4 +1,5 @@
-"""Several processes that serve one database: what each sees of the others, and what happens when one is lost."""
+"""Several processes that serve one database: what each sees of the others, and what happens when
+one is lost."""
 
 import os
 import signal
@@ -15,7 +16,9 @@ from tests.harness.process import TIMEOUT, ask, serving
 from tests.harness.wire import dial, request
 
 
-def test_a_worker_that_is_killed_is_replaced_although_the_folder_of_the_start_was_deleted(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_replaced_although_the_folder_of_the_start_was_deleted(
+    tmp_path: Path,
+) -> None:
     here = tmp_path / "here"
     here.mkdir()
     with serving(tmp_path, "--workers=2", within=["env", "--chdir", str(here)]) as service:
@@ -32,8 +35,11 @@ def test_a_worker_that_is_killed_is_replaced_although_the_folder_of_the_start_wa
         assert service.stop() == 0
 
 
-def test_each_worker_serves_and_a_supervisor_that_is_killed_leaves_none_behind(tmp_path: Path) -> None:
-    """Connections spread, so that one slow list does not stop all clients: more workers than one have sockets."""
+def test_each_worker_serves_and_a_supervisor_that_is_killed_leaves_none_behind(
+    tmp_path: Path,
+) -> None:
+    """Connections spread, so that one slow list does not stop all clients: more workers than one
+    have sockets."""
     memory = Path("/dev/shm")
     before = set(memory.glob("pym-*"))
     with serving(tmp_path, "--workers=2") as service:
@@ -72,9 +78,14 @@ def test_several_workers_are_replaced_one_after_another_at_sighup(tmp_path: Path
         until(lambda: scrape(service)[series("connections")] == 1)  # the one that asks
         found = scrape(service)
         counted = responses(found)
-        assert (counted["/test", "GET", "200"], counted["/api/stores", "POST", "200"]) == (1, served)
+        assert (counted["/test", "GET", "200"], counted["/api/stores", "POST", "200"]) == (
+            1,
+            served,
+        )
         assert found[series("worker_restarts_total")] == 0
-        shown = {int(dict(labels)["worker"]) for name, labels in found if name == "process_open_fds"}
+        shown = {
+            int(dict(labels)["worker"]) for name, labels in found if name == "process_open_fds"
+        }
         assert len(shown) == 2
         assert max(shown) < max_processes(2)
         assert store(service, "After") == served + 1

@@ -1,4 +1,5 @@
-"""Files of all programs are imported as they are, or refused in a few lines, with nothing half done."""
+"""Files of all programs are imported as they are, or refused in a few lines, with nothing half
+done."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,9 @@ MAX_LINES = 25
 
 
 @pytest.mark.parametrize("make", CORPUS.values(), ids=CORPUS)
-def test_a_file_is_imported_as_it_is_or_refused_in_a_few_lines(tmp_path: Path, make: Callable[[], File]) -> None:
+def test_a_file_is_imported_as_it_is_or_refused_in_a_few_lines(
+    tmp_path: Path, make: Callable[[], File]
+) -> None:
     file, database = make(), Sqlite(tmp_path)
     fill_with(database, [Payload("There before")])
     (tmp_path / "file").write_bytes(file.data)

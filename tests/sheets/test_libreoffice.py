@@ -1,4 +1,5 @@
-"""The round trip through a real spreadsheet: what an export has comes back from LibreOffice as it was."""
+"""The round trip through a real spreadsheet: what an export has comes back from LibreOffice as
+it was."""
 
 import re
 import shutil
@@ -13,7 +14,12 @@ from tests.harness.databases import Database, Sqlite
 from tests.harness.machine import need
 from tests.harness.transfers import command, content, fill_with
 
-STORES = [Payload("00123", "1/2"), Payload("=1+1", "TRUE"), Payload("1e5"), Payload("Zürich", "1-2")]
+STORES = [
+    Payload("00123", "1/2"),
+    Payload("=1+1", "TRUE"),
+    Payload("1e5"),
+    Payload("Zürich", "1-2"),
+]
 EPOCHS = "d2222222 x2222222 mar23456 dec22222 may27777 am222222 january7 inf22222 nan22222 eur22222 true2222 p2222222"
 """Those that begin as numbers, dates and the like go on."""
 FILTERS = {"xlsx": "xlsx", "csv": "csv:Text - txt - csv (StarCalc):44,34,76"}
@@ -23,11 +29,21 @@ FILTERS = {"xlsx": "xlsx", "csv": "csv:Text - txt - csv (StarCalc):44,34,76"}
 def converted(file: Path, format: str) -> Path:
     """Open a file in LibreOffice, and save it in another format."""
     program = shutil.which("soffice") or need("soffice", "there is no LibreOffice")
-    home = file.parents[1] / "profile"  # for all tests of a process: to make one takes longer than to convert
+    home = (
+        file.parents[1] / "profile"
+    )  # for all tests of a process: to make one takes longer than to convert
     target = file.parent / "saved"
-    options = [f"-env:UserInstallation=file://{home}", "--headless", "--convert-to", FILTERS[format]]
+    options = [
+        f"-env:UserInstallation=file://{home}",
+        "--headless",
+        "--convert-to",
+        FILTERS[format],
+    ]
     subprocess.run(
-        [program, *options, "--outdir", str(target), str(file)], check=True, capture_output=True, timeout=120
+        [program, *options, "--outdir", str(target), str(file)],
+        check=True,
+        capture_output=True,
+        timeout=120,
     )
     return target / file.with_suffix(f".{format}").name
 
@@ -69,5 +85,8 @@ def test_an_edit_in_a_spreadsheet_meets_what_others_have_changed(tmp_path: Path)
     saved = converted(file, "xlsx")
     said = command("import", database, str(saved), "--match", "id").stderr.decode()
     assert "1 row is in conflict: its store has changed since: line 2 (store 1)" in said
-    assert command("import", database, str(saved), "--match", "id", "--on-conflict", "skip").returncode == 0
+    assert (
+        command("import", database, str(saved), "--match", "id", "--on-conflict", "skip").returncode
+        == 0
+    )
     assert content(database) == [("One by Anna", None), ("Two by Bob", None)]

@@ -18,11 +18,17 @@ from tests.harness.transfers import TRICKY
 
 COLUMNS = ("id", "name", "address", "version")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufffe\uffff"))
-ROWS = st.lists(st.tuples(st.integers(1), TEXTS, st.none() | TEXTS, st.just("17.ab2c3d4e")), max_size=5)
-SHOWN = [(id, one.name, (one.address or "")[:30_000], "17.ab2c3d4e") for id, one in enumerate(TRICKY, 1)]
+ROWS = st.lists(
+    st.tuples(st.integers(1), TEXTS, st.none() | TEXTS, st.just("17.ab2c3d4e")), max_size=5
+)
+SHOWN = [
+    (id, one.name, (one.address or "")[:30_000], "17.ab2c3d4e") for id, one in enumerate(TRICKY, 1)
+]
 
 
-def written(format: str, rows: Sequence[tuple[int, str, str | None, str]], *, excel: bool = False) -> bytes:
+def written(
+    format: str, rows: Sequence[tuple[int, str, str | None, str]], *, excel: bool = False
+) -> bytes:
     file = io.BytesIO()
     writing.write(file, format, COLUMNS, rows, excel=excel)
     return file.getvalue()
@@ -38,16 +44,23 @@ def cells(data: bytes) -> Sequence[Sequence[object]]:
 def test_json_lines_have_what_was_written(rows: list[tuple[int, str, str | None, str]]) -> None:
     lines = written("jsonl", rows).split(b"\n")
     assert lines.pop() == b""
-    assert [json.loads(line) for line in lines] == [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    assert [json.loads(line) for line in lines] == [
+        dict(zip(COLUMNS, row, strict=True)) for row in rows
+    ]
 
 
 @given(ROWS, st.booleans())
-def test_csv_has_what_was_written_as_text(rows: list[tuple[int, str, str | None, str]], excel: bool) -> None:
+def test_csv_has_what_was_written_as_text(
+    rows: list[tuple[int, str, str | None, str]], excel: bool
+) -> None:
     data = written("csv", rows, excel=excel)
     assert data.startswith(b"\xef\xbb\xbfid;name" if excel else b"id,name")
     text = io.StringIO(data.decode("utf-8-sig"), newline="")
     expected = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    assert list(csv.reader(text, delimiter=";" if excel else ",", strict=True)) == [[*COLUMNS], *expected]
+    assert list(csv.reader(text, delimiter=";" if excel else ",", strict=True)) == [
+        [*COLUMNS],
+        *expected,
+    ]
 
 
 @given(ROWS)

@@ -1,4 +1,5 @@
-"""What is under a running service goes bad: a damaged page, a sector that cannot be read, a disk that is slow."""
+"""What is under a running service goes bad: a damaged page, a sector that cannot be read, a disk
+that is slow."""
 
 import asyncio
 import re
@@ -32,7 +33,8 @@ from tests.oracles.history import Recorder
 from tests.oracles.lincheck import Kind
 
 BAD = 1800
-"""A store whose page is spoilt; those far from it stand on others, and so does what a probe of writes changes."""
+"""A store whose page is spoilt; those far from it stand on others, and so does what a probe of
+writes changes."""
 
 
 @pytest.fixture
@@ -55,7 +57,8 @@ def damaged(whole: Path) -> Path:
 
 @pytest.mark.parametrize("workers", [1, *thorough(2)])
 def test_a_damaged_page_is_a_503_and_the_others_are_read(damaged: Path, workers: int) -> None:
-    """A restart would find the same, so there is none: writes and readiness are refused until it is restored."""
+    """A restart would find the same, so there is none: writes and readiness are refused until it
+    is restored."""
     with (
         serving(damaged.parent, f"--workers={workers}") as service,
         closing(service.connection()) as connection,  # one worker's
@@ -70,7 +73,9 @@ def test_a_damaged_page_is_a_503_and_the_others_are_read(damaged: Path, workers:
             for id in (1, MANY):
                 expected = shown(id, f"Store {id}", f"{id} Road")
                 assert ask(connection, "GET", f"/api/stores/{id}").json == expected
-            assert_error(ask(connection, "POST", "/api/stores", {"name": "New"}), 503, outcome="none")
+            assert_error(
+                ask(connection, "POST", "/api/stores", {"name": "New"}), 503, outcome="none"
+            )
             assert_error(ask(connection, "GET", "/health/ready"), 503, outcome="none")
             assert ask(connection, "GET", "/health/live").status == 200
         assert service.process.poll() is None
@@ -80,8 +85,12 @@ def test_a_damaged_page_is_a_503_and_the_others_are_read(damaged: Path, workers:
 
 
 @pytest.mark.parametrize("then", ["the create first", "the damage first"])
-async def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(damaged: Path, then: str) -> None:
-    async with handle(Sqlite(damaged.parent)) as collection:  # no failure: a successor would find the same damage
+async def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(
+    damaged: Path, then: str
+) -> None:
+    async with handle(
+        Sqlite(damaged.parent)
+    ) as collection:  # no failure: a successor would find the same damage
         written = [create(collection, Payload("New"))] if then == "the create first" else []
         for _ in range(3):
             with pytest.raises(Unavailable, match="The database is damaged"):
@@ -95,17 +104,22 @@ async def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(damaged:
 
 @pytest.fixture
 def damaged_text(tmp_path: Path) -> Path:
-    """A database in which one byte of a store, and one of a token, made what is no UTF-8: SQLite does not look."""
+    """A database in which one byte of a store, and one of a token, made what is no UTF-8: SQLite
+    does not look."""
     url = f"sqlite:///{tmp_path}/stores.db"
     fill(tmp_path, numbered(3))
     add_token(url, "nightly", "read")
     path = tmp_path / "stores.db"
-    path.write_bytes(path.read_bytes().replace(b"Store 2", b"Sto\xfae 2").replace(b"nightly", b"night\xfay"))
+    path.write_bytes(
+        path.read_bytes().replace(b"Store 2", b"Sto\xfae 2").replace(b"nightly", b"night\xfay")
+    )
     return path
 
 
 @pytest.mark.parametrize("moment", [None, Moment(3)])
-async def test_text_that_is_damaged_is_a_503_and_others_are_read(damaged_text: Path, moment: Moment | None) -> None:
+async def test_text_that_is_damaged_is_a_503_and_others_are_read(
+    damaged_text: Path, moment: Moment | None
+) -> None:
     async with handle(Sqlite(damaged_text.parent)) as collection:
 
         def read(id: int) -> Eventual[Store | None]:
@@ -136,7 +150,8 @@ async def test_no_probe_finds_that_writes_work_again_after_damage(
 ) -> None:
     """What it would change may be whole, but nothing is written any more."""
     lines: list[str] = []
-    # A log that was captured would go on to write to its file, whose number the next test has for something else.
+    # A log that was captured would go on to write to its file, whose number the next test has for
+    # something else.
     monkeypatch.setattr(events, "write_line", lines.append)
     monkeypatch.setattr(events, "_due", {})
     monkeypatch.setattr(write_state, "PROBE_INTERVAL", 0.01)
@@ -151,7 +166,8 @@ async def test_no_probe_finds_that_writes_work_again_after_damage(
 
 
 async def test_after_damage_no_thread_writes_beside_the_writer(damaged: Path) -> None:
-    """The use of a token, or a bulk load: each has a connection of its own, and its pages may be whole."""
+    """The use of a token, or a bulk load: each has a connection of its own, and its pages may be
+    whole."""
     add_token(f"sqlite:///{damaged}", "nightly", "read")
     async with handle(Sqlite(damaged.parent)) as collection:
         with pytest.raises(Unavailable, match="is damaged"):
@@ -162,7 +178,9 @@ async def test_after_damage_no_thread_writes_beside_the_writer(damaged: Path) ->
         assert [token.used for token in await collection.tokens()] == [None]
 
 
-def test_a_page_that_cannot_be_read_ends_the_process_and_no_response_is_wrong(tmp_path: Path, whole: Path) -> None:
+def test_a_page_that_cannot_be_read_ends_the_process_and_no_response_is_wrong(
+    tmp_path: Path, whole: Path
+) -> None:
     statuses = []
     with serving(tmp_path) as service, closing(service.connection()) as connection:
         assert ask(connection, "GET", "/api/stores/1").status == 200
@@ -181,7 +199,8 @@ def test_a_page_that_cannot_be_read_ends_the_process_and_no_response_is_wrong(tm
 
 
 def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path) -> None:
-    """Each write is answered, what was acknowledged is there, and the process ends so that another may begin."""
+    """Each write is answered, what was acknowledged is there, and the process ends so that
+    another may begin."""
     environment = weakened.environment("fails_in_the_writer") | {"FAILS_AT": "3"}
     recorder = Recorder(clients=24, mix={Kind.CREATE: 1})
     with serving(tmp_path, env=environment, program=weakened.PROGRAM) as service:
@@ -202,10 +221,13 @@ def test_a_disk_that_takes_long_to_sync_keeps_no_read_waiting(tmp_path: Path) ->
         def reads_beside_writes(round: int) -> int:
             writes = [pool.submit(store, service, f"Store {number}") for number in range(24)]
             reads = _reads_until(service, lambda: all(write.done() for write in writes))
-            assert sorted(write.result() for write in writes) == list(range(24 * round + 1, 24 * round + 25))
+            assert sorted(write.result() for write in writes) == list(
+                range(24 * round + 1, 24 * round + 25)
+            )
             return reads
 
-        # One for each sync, if they waited for it; a busy machine may come to little more now and then.
+        # One for each sync, if they waited for it; a busy machine may come to little more now and
+        # then.
         assert any(reads_beside_writes(round) > 12 for round in range(9))
         assert service.stop() == 0
 

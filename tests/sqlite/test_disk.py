@@ -54,34 +54,54 @@ def free(disk: Path, pages: int) -> None:
     os.truncate(filler, filler.stat().st_size - pages * 4096)
 
 
-def test_a_full_disk_refuses_writes_which_is_heard_of_until_it_has_space(small: Path, tmp_path: Path) -> None:
+def test_a_full_disk_refuses_writes_which_is_heard_of_until_it_has_space(
+    small: Path, tmp_path: Path
+) -> None:
     with serving(tmp_path, database=f"sqlite:///{small}/stores.db") as service:
         assert service.request("POST", "/api/stores", {"name": "Before"}).json["id"] == 1
         fill_disk(small / "filler")
         for _ in range(3):
             refused = service.request("POST", "/api/stores", {"name": "Refused", "address": LONG})
-            assert (refused.status, refused.json["outcome"], refused.headers["retry-after"]) == (503, "none", "1")
+            assert (refused.status, refused.json["outcome"], refused.headers["retry-after"]) == (
+                503,
+                "none",
+                "1",
+            )
             assert len(service.request("GET", "/api/stores").json) == 1
-        until(lambda: 'level=error event="writes are refused" reason="The disk is full"' in service.log, 1 + SLACK)
+        until(
+            lambda: (
+                'level=error event="writes are refused" reason="The disk is full"' in service.log
+            ),
+            1 + SLACK,
+        )
         expected = {"status": "ready", "writes": "refused", "reason": "The disk is full"}
         assert service.request("GET", "/health/ready").json == expected
         asked = run_command("ready", "--port", str(service.port))
         said = b"storekeeper: ready, but writes are refused: The disk is full\n"
         assert (asked.returncode, asked.stderr) == (0, said)
         (small / "filler").unlink()
-        until(lambda: service.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}, 6 + SLACK)
+        until(
+            lambda: (
+                service.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}
+            ),
+            6 + SLACK,
+        )
         until(lambda: 'level=info event="writes work again" seconds=' in service.log)
         assert service.log.count("writes are refused") == 1
         assert service.request("POST", "/api/stores", {"name": "After"}).json["id"] == 2
         assert service.stop() == 0
 
 
-def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tmp_path: Path) -> None:
+def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(
+    small: Path, tmp_path: Path
+) -> None:
     """A service manager starts it again, until there is space."""
     fill(small, [Payload("Before")])
     fill_disk(small / "filler")
     for workers in (1, 2):
-        full = serving(tmp_path, f"--workers={workers}", database=f"sqlite:///{small}/stores.db", ready=False)
+        full = serving(
+            tmp_path, f"--workers={workers}", database=f"sqlite:///{small}/stores.db", ready=False
+        )
         with case(workers), full as service:
             assert service.process.wait(TIMEOUT) == 74
             assert "cannot be opened for writing (The disk is full)" in service.log
@@ -91,7 +111,9 @@ def test_a_start_on_a_full_disk_says_so_and_is_worth_another_try(small: Path, tm
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
-def test_each_worker_knows_of_a_full_disk_although_nobody_writes(small: Path, tmp_path: Path, workers: int) -> None:
+def test_each_worker_knows_of_a_full_disk_although_nobody_writes(
+    small: Path, tmp_path: Path, workers: int
+) -> None:
     options = (f"--workers={workers}", "--ready-needs-writes")
     with serving(tmp_path, *options, database=f"sqlite:///{small}/stores.db") as service:
 
@@ -101,7 +123,10 @@ def test_each_worker_knows_of_a_full_disk_although_nobody_writes(small: Path, tm
         fill_disk(small / "filler")
         assert readiness() == {503}
         response = service.request("GET", "/health/ready").json
-        assert (response["message"], response["outcome"]) == ("Writes are refused: The disk is full", "none")
+        assert (response["message"], response["outcome"]) == (
+            "Writes are refused: The disk is full",
+            "none",
+        )
         assert service.request("GET", "/api/stores").json == []
         (small / "filler").unlink()
         until(lambda: readiness() == {200}, 6 + SLACK)
@@ -152,11 +177,15 @@ async def test_a_refused_precondition_is_no_refusal_of_the_database(tmp_path: Pa
         for before in ("", LOCKED):
             collection._queue.state.reason = before
             with pytest.raises(PreconditionFailed):
-                await collection.write(Replace(1, Payload("x"), if_match=frozenset(['"9.aaaaaaaa"'])))
+                await collection.write(
+                    Replace(1, Payload("x"), if_match=frozenset(['"9.aaaaaaaa"']))
+                )
             assert collection._queue.state.reason == ""
 
 
-async def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(write_state, "CHECK_TIMEOUT", 0.01)
     monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.1)
     back = asyncio.Event()
@@ -187,7 +216,9 @@ def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -
         kill_group(service.process)
 
 
-async def test_a_refusal_that_lasts_is_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_that_lasts_is_logged_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines: list[str] = []
     now = 1000.0
     monkeypatch.setattr(events, "write_line", lines.append)
@@ -214,8 +245,11 @@ async def test_a_refusal_that_lasts_is_logged_once_a_minute(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("pages", [0, 4, 10, *thorough(2, 6, 8)])
-async def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(small: Path, pages: int) -> None:
-    """One write of another length after another: it is in the list if and only if it was acknowledged."""
+async def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(
+    small: Path, pages: int
+) -> None:
+    """One write of another length after another: it is in the list if and only if it was
+    acknowledged."""
     async with handle(Sqlite(small)) as collection:
         acknowledged = [await create(collection, Payload("First"))]
         free(small, pages)
@@ -227,7 +261,9 @@ async def test_the_last_pages_of_a_disk_are_used_without_a_wrong_response(small:
         await _goes_on(collection, acknowledged, small)
 
 
-async def _try_to_add(collection: Collection, acknowledged: list[Store], address: str) -> Outcome | None:
+async def _try_to_add(
+    collection: Collection, acknowledged: list[Store], address: str
+) -> Outcome | None:
     """Return the outcome of a refusal."""
     try:
         acknowledged.append(await create(collection, Payload("New", address)))
@@ -238,7 +274,8 @@ async def _try_to_add(collection: Collection, acknowledged: list[Store], address
 
 
 async def _goes_on(collection: Collection, acknowledged: list[Store], disk: Path) -> None:
-    """Free the disk, write again, and find exactly what was acknowledged, also after the next start."""
+    """Free the disk, write again, and find exactly what was acknowledged, also after the next
+    start."""
     (disk / "filler").unlink()
     acknowledged.append(await create(collection, Payload("Last")))
     assert [store.id for store in acknowledged] == list(range(1, len(acknowledged) + 1))
@@ -250,7 +287,8 @@ async def _goes_on(collection: Collection, acknowledged: list[Store], disk: Path
 
 @pytest.mark.parametrize("pages", [16, 25, 34, *thorough(20, 22, 27, 30)])
 async def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -> None:
-    """It grows once in about 4,000 pages of the log, after these were written: no response is wrong, none final."""
+    """It grows once in about 4,000 pages of the log, after these were written: no response is
+    wrong, none final."""
     async with handle(Sqlite(small)) as collection:
         acknowledged = [await create(collection, Payload("First"))]
         with closing(apsw.Connection(str(small / "stores.db"))) as other:
@@ -267,7 +305,8 @@ async def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -
                 outcomes.add(await _try_to_add(collection, acknowledged, LONG))
                 assert await get(collection, len(acknowledged)) == acknowledged[-1]
                 assert await get(collection, len(acknowledged) + 1) is None
-            # Undone, but in the log all the same: should all crash now, the next start would find it.
+            # Undone, but in the log all the same: should all crash now, the next start would find
+            # it.
             assert outcomes - {None} == {Outcome.UNKNOWN if 20 < pages < 29 else Outcome.NONE}
         await _goes_on(collection, acknowledged, small)
 
@@ -278,12 +317,20 @@ async def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -
 def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path) -> None:
     database = tmp_path / "stores.db"
     schema.prepare(database)
-    with serving(tmp_path, within=injected(SYNCS, database.with_name("stores.db-wal"), "3+")) as service:
+    with serving(
+        tmp_path, within=injected(SYNCS, database.with_name("stores.db-wal"), "3+")
+    ) as service:
         assert service.request("POST", "/api/stores", {"name": "Kept"}).json["id"] == 1
         ready = b"GET /health/ready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-        write = b"POST /api/stores HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n" + b'{"name":"Lost?"}'
+        write = (
+            b'POST /api/stores HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n{"name":"Lost?"}'
+        )
         responses = service.raw(write + write + ready)
-        assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", responses)] == [503, 503, 503]
+        assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", responses)] == [
+            503,
+            503,
+            503,
+        ]
         assert re.findall(rb'"outcome":"(\w+)"', responses)[0] == b"unknown"
         assert service.process.wait(TIMEOUT) == 74
         assert service.log.count("database failed, ending this process") == 1
@@ -332,13 +379,20 @@ def held(tmp_path: Path) -> Iterator[Held]:
         yield database, connection
 
 
-async def test_no_more_writes_than_the_limit_wait(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_writes_than_the_limit_wait(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database, connection = held
     monkeypatch.setattr(batcher, "MAX_QUEUED", 50)
-    monkeypatch.setattr(write_state, "PROBE_TIMEOUT", 0.0)  # that writes wait is no probe that does not come back
+    monkeypatch.setattr(
+        write_state, "PROBE_TIMEOUT", 0.0
+    )  # that writes wait is no probe that does not come back
     async with handle(database) as collection:
         waiting = [create(collection, payload) for payload in numbered(50)]
-        for refused in (create(collection, Payload("Too many")), replace(collection, 1, Payload("Too many"))):
+        for refused in (
+            create(collection, Payload("Too many")),
+            replace(collection, 1, Payload("Too many")),
+        ):
             assert refused.done(), "it waits as well"
             with pytest.raises(Unavailable, match="Too many requests are waiting") as error:
                 await refused
@@ -402,13 +456,16 @@ async def test_no_more_bytes_than_the_limit_wait(
         connection.execute("COMMIT")
         await asyncio.gather(*writes[:3], return_exceptions=True)
         await small
-        assert (await create(collection, Payload("x" * 30, "x" * (3 * MIB)))).name == "x" * 30, "there is room again"
+        assert (await create(collection, Payload("x" * 30, "x" * (3 * MIB)))).name == "x" * 30, (
+            "there is room again"
+        )
 
 
 async def test_a_write_that_nobody_carries_out_gets_its_response_all_the_same(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The outcome of the one under way is unknown: here it is even written in the end. What waits changed nothing."""
+    """The outcome of the one under way is unknown: here it is even written in the end. What
+    waits changed nothing."""
     database, connection = held
     monkeypatch.setattr(batcher, "RESPONSE_TIMEOUT", 0.2)
     async with handle(database) as collection:

@@ -1,4 +1,5 @@
-"""What each of SQLite's errors means for whoever asked, and for the process. How they come about: `test_disk`."""
+"""What each of SQLite's errors means for whoever asked, and for the process. How they come
+about: `test_disk`."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -37,7 +38,9 @@ def connection() -> Iterator[apsw.Connection]:
 
 
 @pytest.mark.parametrize(("error", "reason"), GOES_ON)
-def test_after_some_errors_nothing_has_changed(connection: apsw.Connection, error: apsw.Error, reason: str) -> None:
+def test_after_some_errors_nothing_has_changed(
+    connection: apsw.Connection, error: apsw.Error, reason: str
+) -> None:
     found = translate(error, connection, Outcome.UNKNOWN)
     assert type(found) is Unavailable
     assert (str(found), found.outcome) == (reason, Outcome.NONE)
@@ -45,7 +48,10 @@ def test_after_some_errors_nothing_has_changed(connection: apsw.Connection, erro
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(no_space_for_the_index(), "The disk is full"), (apsw.NoMemError(), "There is not enough memory")],
+    [
+        (no_space_for_the_index(), "The disk is full"),
+        (apsw.NoMemError(), "There is not enough memory"),
+    ],
 )
 def test_without_space_for_the_index_of_the_log_or_without_memory_a_commit_may_be_in_the_log(
     connection: apsw.Connection, error: apsw.Error, reason: str
@@ -56,7 +62,9 @@ def test_without_space_for_the_index_of_the_log_or_without_memory_a_commit_may_b
 
 
 @pytest.mark.parametrize("error", [apsw.IOError(), apsw.CorruptError(), apsw.NotADBError()])
-def test_after_others_the_file_cannot_be_trusted(connection: apsw.Connection, error: apsw.Error) -> None:
+def test_after_others_the_file_cannot_be_trusted(
+    connection: apsw.Connection, error: apsw.Error
+) -> None:
     assert to_unavailable(error, Outcome.NONE) is None
     found = translate(error, connection, Outcome.UNKNOWN)
     assert isinstance(found, Failure)

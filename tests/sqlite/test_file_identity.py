@@ -1,4 +1,5 @@
-"""A database that is deleted or replaced under a running service: nothing is acknowledged that nobody will find."""
+"""A database that is deleted or replaced under a running service: nothing is acknowledged that
+nobody will find."""
 
 import os
 import shutil
@@ -25,7 +26,8 @@ from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.stores import a_row
 
 LOST, GONE = 74, 2
-"""Exit statuses after the database failed: a service manager starts the service again, or must not."""
+"""Exit statuses after the database failed: a service manager starts the service again, or must
+not."""
 
 Fault = Callable[[Path], None]
 
@@ -56,7 +58,14 @@ def with_its_folder(path: Path) -> None:
     path.parent.rename(path.parent.with_name("elsewhere"))
 
 
-FAULTS = [deleted, *thorough(moved_away), replaced, without_its_log, without_the_index_of_its_log, with_its_folder]
+FAULTS = [
+    deleted,
+    *thorough(moved_away),
+    replaced,
+    without_its_log,
+    without_the_index_of_its_log,
+    with_its_folder,
+]
 
 
 @pytest.fixture
@@ -97,7 +106,9 @@ def test_an_import_beside_it_is_not_written_over(tmp_path: Path, place: Path) ->
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         without_the_index_of_its_log(place)
-        done = run_command("import", "--add", "--yes", "--database", f"sqlite:///{place}", str(file))
+        done = run_command(
+            "import", "--add", "--yes", "--database", f"sqlite:///{place}", str(file)
+        )
         assert statuses_of_writes(service) <= {503, 0}
         assert service.process.wait(TIMEOUT) == LOST
     assert done.returncode == 0
@@ -105,7 +116,8 @@ def test_an_import_beside_it_is_not_written_over(tmp_path: Path, place: Path) ->
 
 
 def statuses_of_writes(service: Running) -> set[int]:
-    """Write until the service is gone, and give all statuses, 0 for a response that did not come."""
+    """Write until the service is gone, and give all statuses, 0 for a response that did not
+    come."""
     statuses: set[int] = set()
     while service.process.poll() is None and statuses != {200}:
         try:
@@ -134,7 +146,8 @@ def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> 
         place.rename(place.with_name("kept.db"))
         assert_ends(service, place)
     with pytest.raises(
-        CannotStart, match=r"gone but its log stores\.db-wal is there: restore the file from a backup"
+        CannotStart,
+        match=r"gone but its log stores\.db-wal is there: restore the file from a backup",
     ):
         schema.prepare(place)
     place.with_name("kept.db").rename(place)
@@ -142,7 +155,9 @@ def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> 
 
 
 @pytest.mark.parametrize("fault", [deleted, *thorough(with_its_folder)])
-def test_a_supervisor_starts_no_worker_on_a_new_database(tmp_path: Path, place: Path, fault: Fault) -> None:
+def test_a_supervisor_starts_no_worker_on_a_new_database(
+    tmp_path: Path, place: Path, fault: Fault
+) -> None:
     """Also when nothing is left of the old one: the service ends, and says why."""
     with serving(tmp_path, "--workers=2", database=f"sqlite:///{place}") as service:
         store(service, "Before")
@@ -167,7 +182,8 @@ def load(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
 async def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gone(
     tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
 ) -> None:
-    """It opens a connection of its own; a worker that came next would take such a file for a new database."""
+    """It opens a connection of its own; a worker that came next would take such a file for a new
+    database."""
     path, log = tmp_path / "stores.db", tmp_path / "stores.db-wal"
     schema.prepare(path)
     collection = SqliteCollection(path, lambda _reason: None)

@@ -1,4 +1,5 @@
-"""A database that cannot be written now (decision 30): reads go on, writes are refused soon and change nothing."""
+"""A database that cannot be written now (decision 30): reads go on, writes are refused soon and
+change nothing."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,9 @@ def refused(service: Running, method: str, target: str) -> Response:
     return response
 
 
-def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: Running, tmp_path: Path) -> None:
+def test_while_another_process_writes_reads_go_on_and_writes_are_refused(
+    fresh: Running, tmp_path: Path
+) -> None:
     id = store(fresh, "Before", "1 High Street")
     before = fresh.request("GET", "/api/stores").body
     with locked(tmp_path), ThreadPoolExecutor(10) as pool:
@@ -48,8 +51,15 @@ def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: 
         for write in writes:
             write.result()
         assert reads > 10
-        until(lambda: 'event="writes are refused" reason="The database is locked"' in fresh.log, 1 + SLACK)
-        refused_writes = {"status": "ready", "writes": "refused", "reason": "The database is locked"}
+        until(
+            lambda: 'event="writes are refused" reason="The database is locked"' in fresh.log,
+            1 + SLACK,
+        )
+        refused_writes = {
+            "status": "ready",
+            "writes": "refused",
+            "reason": "The database is locked",
+        }
         assert fresh.request("GET", "/health/ready").json == refused_writes
     until(lambda: 'event="writes work again"' in fresh.log, 2 + SLACK)
     assert fresh.request("GET", "/health/ready").json == {"status": "ready", "writes": "ok"}
@@ -57,7 +67,9 @@ def test_while_another_process_writes_reads_go_on_and_writes_are_refused(fresh: 
     assert store(fresh, "After") == id + 1
 
 
-def test_a_write_waits_for_a_short_lock_and_after_a_long_one_is_refused(fresh: Running, tmp_path: Path) -> None:
+def test_a_write_waits_for_a_short_lock_and_after_a_long_one_is_refused(
+    fresh: Running, tmp_path: Path
+) -> None:
     with dial(fresh) as wire:
         with locked(tmp_path):
             wire.send(request("GET", "/test") + create("Waited"))

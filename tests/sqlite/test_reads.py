@@ -47,7 +47,9 @@ def restore(source: Path, target: Path) -> None:
 
 
 def replace(path: Path, name: str, id: int = 7) -> None:
-    change = "SELECT max(seq) + 1, ?, ?, NULL, max(at) + 1 + (? = 'Lost'), max(count), 0 FROM changes"
+    change = (
+        "SELECT max(seq) + 1, ?, ?, NULL, max(at) + 1 + (? = 'Lost'), max(count), 0 FROM changes"
+    )
     latest = "(SELECT max(seq) FROM changes)"
     with closing(apsw.Connection(str(path))) as other, other:
         other.execute(f"INSERT INTO changes {change}", (id, name, name))
@@ -55,10 +57,15 @@ def replace(path: Path, name: str, id: int = 7) -> None:
 
 
 def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_path: Path) -> None:
-    """The version goes backwards, and is reached again by other changes; only then the epoch is renewed."""
+    """The version goes backwards, and is reached again by other changes; only then the epoch is
+    renewed."""
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
     schema.prepare(path)
-    load(f"sqlite:///{path}", [Payload(f"Store {number}") for number in range(1, COUNT + 1)], only_if_empty=True)
+    load(
+        f"sqlite:///{path}",
+        [Payload(f"Store {number}") for number in range(1, COUNT + 1)],
+        only_if_empty=True,
+    )
 
     with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
@@ -84,7 +91,11 @@ def test_pages_are_cached_for_their_history_alone(tmp_path: Path, later: int) ->
     """A restore is not noticed before others have reached the same version, or a later one."""
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
     schema.prepare(path)
-    load(f"sqlite:///{path}", [Payload(f"Store {number}") for number in range(1, COUNT + 1)], only_if_empty=True)
+    load(
+        f"sqlite:///{path}",
+        [Payload(f"Store {number}") for number in range(1, COUNT + 1)],
+        only_if_empty=True,
+    )
     with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
         restore(path, backup)

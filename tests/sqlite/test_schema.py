@@ -55,7 +55,11 @@ def connected(path: Path) -> closing[apsw.Connection]:
 
 def inside(folder: Path) -> dict[str, bytes]:
     # What SQLite keeps in shared memory is nobody's data.
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file() and file.suffix != ".db-shm"}
+    return {
+        file.name: file.read_bytes()
+        for file in folder.iterdir()
+        if file.is_file() and file.suffix != ".db-shm"
+    }
 
 
 # Migrations.
@@ -75,7 +79,9 @@ def test_a_new_database_has_the_whole_schema_and_says_whose_it_is(tmp_path: Path
     assert inside(tmp_path) == before
 
 
-def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_migration_upgrades_and_keeps_the_stores(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
     schema.prepare(path)
     with connected(path) as connection:
@@ -84,7 +90,9 @@ def test_a_later_migration_upgrades_and_keeps_the_stores(path: Path, monkeypatch
     assert names(path) == [payload.name for payload in numbered(5)]
 
 
-def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_that_fails_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = inside(path.parent)
     monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "CREATE TABLE stores (again);"))
     with pytest.raises(CannotStart):
@@ -92,7 +100,9 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     assert inside(path.parent) == before
 
 
-def test_a_start_waits_for_one_that_upgrades_but_not_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_waits_for_one_that_upgrades_but_not_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -118,7 +128,8 @@ def test_a_start_does_not_need_the_write_lock_that_an_import_holds(path: Path) -
 
 @contextmanager
 def locked_after_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[apsw.Connection]:
-    """Have another program take the file for itself as soon as a command has looked at it, until it closes."""
+    """Have another program take the file for itself as soon as a command has looked at it, until
+    it closes."""
     prepare = schema.prepare
     with closing(apsw.Connection(str(path))) as other:
         other.set_busy_timeout(5000)
@@ -184,7 +195,9 @@ def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was
 def test_a_start_without_shared_memory_says_that_the_disk_has_to_be_a_local_one(path: Path) -> None:
     """As on a network file system, where SQLite tells of an I/O error alone."""
     unshared = injected("mmap", path.with_name(f"{path.name}-shm"), "1+", "error=ENODEV")
-    with serving(path.parent, database=f"sqlite:///{path}", within=unshared, ready=False) as service:
+    with serving(
+        path.parent, database=f"sqlite:///{path}", within=unshared, ready=False
+    ) as service:
         assert service.process.wait(TIMEOUT) == 2
         [line] = service.log.splitlines()
         assert line.startswith(f"storekeeper: {path}: ")
@@ -202,7 +215,9 @@ UPGRADE = f"""
 """
 
 
-@pytest.mark.parametrize("what", ["", "VIEW own AS SELECT * FROM changes", "VIEW own AS SELECT * FROM nowhere"])
+@pytest.mark.parametrize(
+    "what", ["", "VIEW own AS SELECT * FROM changes", "VIEW own AS SELECT * FROM nowhere"]
+)
 def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
     path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -220,12 +235,17 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
         assert old.pragma("user_version") == NOW + 1
 
 
-def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with connected(path) as connection:
         connection.execute("CREATE TABLE second (ours TEXT)")
     before = inside(path.parent)
     monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
-    with pytest.raises(CannotStart, match=r"stores.db: cannot be upgraded \(table second already exists\): it has a"):
+    with pytest.raises(
+        CannotStart,
+        match=r"stores.db: cannot be upgraded \(table second already exists\): it has a",
+    ):
         schema.prepare(path)
     assert inside(path.parent) == before
 
@@ -234,12 +254,16 @@ def test_only_the_service_upgrades_a_file(path: Path, monkeypatch: pytest.Monkey
     before = inside(path.parent)
     monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
     for use in (read_tokens, renew_epoch, read_snapshot):
-        with pytest.raises(CannotStart, match="written by an older Storekeeper: upgrade it first, by starting"):
+        with pytest.raises(
+            CannotStart, match="written by an older Storekeeper: upgrade it first, by starting"
+        ):
             use(path)
     assert inside(path.parent) == before
 
 
-def test_a_file_that_another_start_upgrades_meanwhile_is_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_start_upgrades_meanwhile_is_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     look = connections.open_read_only
 
     def upgraded_meanwhile(path: Path, *, immutable: bool) -> apsw.Connection:
@@ -263,7 +287,9 @@ def test_a_file_that_another_start_upgrades_meanwhile_is_whole(path: Path, monke
     assert vars(schema)["open_read_only"] is look, "it was upgraded meanwhile"
 
 
-async def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(tmp_path: Path) -> None:
+async def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(
+    tmp_path: Path,
+) -> None:
     database = Sqlite(tmp_path)
     async with handle(database) as collection:
         await collection.load(numbered(1))
@@ -293,12 +319,11 @@ THEIRS = "CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)"
 
 
 def killed(statements: str, left: str) -> Make:
-    """Return what makes a database by a process that is killed, which leaves a file that ends like this."""
+    """Return what makes a database by a process that is killed, which leaves a file that ends
+    like this."""
 
     def make(path: Path) -> None:
-        program = (
-            f"opened = apsw.Connection({str(path)!r}); list(opened.execute({statements!r})); os.kill(os.getpid(), 9)"
-        )
+        program = f"opened = apsw.Connection({str(path)!r}); list(opened.execute({statements!r})); os.kill(os.getpid(), 9)"
         subprocess.run([sys.executable, "-c", f"import apsw, os; {program}"], check=False)
         assert path.with_name(path.name + left).stat().st_size > 0
 
@@ -335,7 +360,10 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "with a log": (sql(f"PRAGMA journal_mode = wal; {THEIRS}"), "another program's database"),
     "by its id": (sql("PRAGMA application_id = 77; VACUUM"), "another program's database"),
     "by its version": (sql("PRAGMA user_version = 1; VACUUM"), "another program's database"),
-    "killed": (killed(f"PRAGMA journal_mode = wal; {THEIRS}", "-wal"), "another program's database"),
+    "killed": (
+        killed(f"PRAGMA journal_mode = wal; {THEIRS}", "-wal"),
+        "another program's database",
+    ),
     "killed while writing": (killed(ROLLED_BACK, "-journal"), "another program's database"),
     "never released": (
         sql(f"PRAGMA user_version = {NOW - 1}", ours=True),
@@ -352,14 +380,20 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "empty": (beside(""), "empty, so not a database: restore it, or delete it"),
     "a log": (beside("-wal"), "gone but its log stores.db-wal is there: restore"),
     "a journal": (beside("-journal"), "gone but its log stores.db-journal is there: restore"),
-    "emptied beside its log": (beside("", "-wal"), "gone but its log stores.db-wal is there: restore"),
+    "emptied beside its log": (
+        beside("", "-wal"),
+        "gone but its log stores.db-wal is there: restore",
+    ),
     "without its end": (shortened(100), "damaged (its end is missing): restore"),
     "without a page": (shortened(4096), "damaged (database disk image is malformed): restore"),
     "one page": (shortened(-4096), "damaged (database disk image is malformed): restore"),
     "50 bytes": (shortened(-50), "damaged (database disk image is malformed): restore"),
     "garbage": (garbage_in_the_schema, "damaged (database disk image is malformed): restore"),
     **{
-        f"without {table}": (sql(f"DROP TABLE {table}", ours=True), "damaged (a table is missing): restore")
+        f"without {table}": (
+            sql(f"DROP TABLE {table}", ours=True),
+            "damaged (a table is missing): restore",
+        )
         for table in (CHANGES_TABLE, "tokens", "collection")
     },
     "folder": (Path.mkdir, "not a file: name another one"),
@@ -368,7 +402,9 @@ REFUSED: dict[str, tuple[Make, str]] = {
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_good_database_is_refused_untouched(tmp_path: Path, make: Make, message: str) -> None:
+def test_what_is_no_good_database_is_refused_untouched(
+    tmp_path: Path, make: Make, message: str
+) -> None:
     path = tmp_path / "stores.db"
     make(path)
     before = inside(tmp_path)
@@ -393,7 +429,9 @@ def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match=r"nowhere/stores\.db: cannot be opened for writing \(No such file"):
+    with pytest.raises(
+        CannotStart, match=r"nowhere/stores\.db: cannot be opened for writing \(No such file"
+    ):
         schema.prepare(tmp_path / "nowhere" / "stores.db")
 
 
@@ -425,7 +463,10 @@ def test_a_database_that_may_not_be_written_is_refused(path: Path, case: str) ->
         path.chmod(0o666)
         path.parent.chmod(0o555)
     before = inside(path.parent)
-    with without_rights(), pytest.raises(CannotStart, match=f"{target.name}: cannot be opened for writing"):
+    with (
+        without_rights(),
+        pytest.raises(CannotStart, match=f"{target.name}: cannot be opened for writing"),
+    ):
         schema.prepare(target)
     path.parent.chmod(0o755)
     assert inside(path.parent) == before
@@ -443,13 +484,18 @@ def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", range(60, 169, 18))
-def test_a_disk_that_is_too_small_is_refused_and_gets_no_half_database(tmp_path: Path, size: int) -> None:
+def test_a_disk_that_is_too_small_is_refused_and_gets_no_half_database(
+    tmp_path: Path, size: int
+) -> None:
     """A new database has 48 KiB, and needs as much for its log and 32 KiB for the index of that."""
     with mounted(tmp_path / "disk", f"size={size}k") as disk:
         try:
             schema.prepare(disk / "stores.db")
         except CannotStart as refusal:
-            assert "stores.db: cannot be opened for writing (The disk is full): check that its folder" in str(refusal)
+            assert (
+                "stores.db: cannot be opened for writing (The disk is full): check that its folder"
+                in str(refusal)
+            )
             assert inside(disk) == {}
             assert size < 166
         else:
@@ -463,7 +509,9 @@ def test_too_little_memory_is_no_reason_to_give_the_database_up(tmp_path: Path) 
         raise apsw.NoMemError("out of memory")
 
 
-def test_a_file_system_without_links_gets_its_database_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_links_gets_its_database_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_links(_self: Path, _target: Path) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -490,7 +538,9 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path, rounds: in
             assert list(pool.map(start, [path] * 8)) == [None] * 8
             with connected(path) as connection:
                 assert connection.pragma("user_version") == NOW
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(f"{number}.db" for number in range(rounds))
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
+        f"{number}.db" for number in range(rounds)
+    )
 
 
 @pytest.mark.thorough
@@ -502,8 +552,13 @@ def test_eight_services_started_at_once_on_a_new_file_have_three_examples(tmp_pa
             service.wait()
         expected = [one.name for one in EXAMPLES]
         for service in services:
-            assert [store["name"] for store in service.request("GET", "/api/stores").json] == expected
-        ids = [service.request("POST", "/api/stores", {"name": "New"}).json["id"] for service in services * 2]
+            assert [
+                store["name"] for store in service.request("GET", "/api/stores").json
+            ] == expected
+        ids = [
+            service.request("POST", "/api/stores", {"name": "New"}).json["id"]
+            for service in services * 2
+        ]
         assert ids == list(range(4, 20))
 
 
@@ -511,6 +566,10 @@ def test_the_schema_itself_refuses_what_validation_should_have(path: Path) -> No
     with connected(path) as connection:
         for name in ("''", f"'{'x' * 31}'", "NULL"):
             with pytest.raises(apsw.ConstraintError):
-                connection.execute(f"INSERT INTO stores (id, name, folded, version) VALUES (6, {name}, '', 6)")
+                connection.execute(
+                    f"INSERT INTO stores (id, name, folded, version) VALUES (6, {name}, '', 6)"
+                )
         with pytest.raises(apsw.ConstraintError):
-            connection.execute("INSERT INTO stores (id, name, folded, version) VALUES (5, 'Twice', '', 6)")
+            connection.execute(
+                "INSERT INTO stores (id, name, folded, version) VALUES (5, 'Twice', '', 6)"
+            )

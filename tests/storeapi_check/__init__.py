@@ -1,1 +1,2 @@
-"""The conformance kit: a reference that keeps the contract, mutants that each break one sentence, and its tests."""
+"""The conformance kit: a reference that keeps the contract, mutants that each break one
+sentence, and its tests."""

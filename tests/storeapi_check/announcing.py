@@ -1,4 +1,5 @@
-"""A reference that also has tags, conditions, keys, pages, past and feed: what `wrong_beyond` breaks."""
+"""A reference that also has tags, conditions, keys, pages, past and feed: what `wrong_beyond`
+breaks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,7 +51,9 @@ class Announcing(Reference):
             return self.past(query, parts.path)
         if parts.path == "/api/stores" and {"limit", "after"} & set(query):
             return self.tagged(
-                self.page(target, query, self.matching(query["name"]) if "name" in query else self.all())
+                self.page(
+                    target, query, self.matching(query["name"]) if "name" in query else self.all()
+                )
             )
         return self.tagged(super().handle(method, target, body), parts.path)
 
@@ -58,7 +61,11 @@ class Announcing(Reference):
         if name not in ("limit", "after"):
             return False
         text = values[0]
-        return len(values) > 1 or not text.isdigit() or (name == "limit" and not 1 <= int(text) <= 1000)
+        return (
+            len(values) > 1
+            or not text.isdigit()
+            or (name == "limit" and not 1 <= int(text) <= 1000)
+        )
 
     # Tags
 
@@ -71,7 +78,9 @@ class Announcing(Reference):
         id = path.removeprefix("/api/stores").strip("/")
         response.headers["etag"] = self.tag(int(id) if id else None)
         if self.is_known(response.headers["etag"]):
-            return Response(304, b"", {"etag": response.headers["etag"], "cache-control": "no-cache"})
+            return Response(
+                304, b"", {"etag": response.headers["etag"], "cache-control": "no-cache"}
+            )
         return response
 
     def is_known(self, current: str) -> bool:
@@ -96,7 +105,9 @@ class Announcing(Reference):
         return self.sent.get("idempotency-key", "").strip('"')
 
     def replay(self, response: Response) -> Response:
-        return Response(response.status, response.body, response.headers | {"idempotent-replayed": "true"})
+        return Response(
+            response.status, response.body, response.headers | {"idempotent-replayed": "true"}
+        )
 
     def reused(self, response: Response) -> Response:
         return self.error("create", 422, "Unprocessable Content", "used for another request")
@@ -132,7 +143,9 @@ class Announcing(Reference):
     def written(self, response: Response, id: int) -> Response:
         if response.status != 200:
             return response
-        former = next((store for store in self.history[self.version].stores if store["id"] == id), None)
+        former = next(
+            (store for store in self.history[self.version].stores if store["id"] == id), None
+        )
         self.version += 1
         self.versions[id] = self.version
         self.changes.append(self.change(self.version, self.find(str(id)) or {}, former))
@@ -146,15 +159,21 @@ class Announcing(Reference):
     # Pages and the past
 
     def remember(self) -> None:
-        self.history[self.version] = Past([dict(store) for store in self.stores], dict(self.versions))
+        self.history[self.version] = Past(
+            [dict(store) for store in self.stores], dict(self.versions)
+        )
 
     def page(self, target: str, query: dict[str, str], stores: list[Store]) -> Response:
         after, limit = int(query.get("after", 0)), int(query.get("limit", 1000))
         later = [store for store in stores if store["id"] > after]
         response = self.send("list", 200, self.encode(later[:limit]), JSON)
         if len(later) > limit:
-            rest = "&".join(part for part in urlsplit(target).query.split("&") if not part.startswith("after="))
-            response.headers["link"] = self.link(f"/api/stores?{rest}&after={later[limit - 1]['id']}")
+            rest = "&".join(
+                part for part in urlsplit(target).query.split("&") if not part.startswith("after=")
+            )
+            response.headers["link"] = self.link(
+                f"/api/stores?{rest}&after={later[limit - 1]['id']}"
+            )
         return response
 
     def link(self, target: str) -> str:
@@ -169,7 +188,9 @@ class Announcing(Reference):
         stores = self.as_of(int(seq)).stores
         if path == "/api/stores":
             return self.page("", query, stores)
-        store = next((store for store in stores if store["id"] == int(path.rpartition("/")[2])), None)
+        store = next(
+            (store for store in stores if store["id"] == int(path.rpartition("/")[2])), None
+        )
         return self.success("read", store) if store else self.missing("read")
 
     def as_of(self, version: int) -> Past:
@@ -180,7 +201,13 @@ class Announcing(Reference):
     def change(self, seq: int, store: Store, former: Store | None) -> Store:
         previous = former and {"name": former["name"], "address": former["address"]}
         type = "replaced" if former else "created"
-        return {"seq": seq, "type": type, "at": "2026-01-01T00:00:00Z", "store": dict(store), "previous": previous}
+        return {
+            "seq": seq,
+            "type": type,
+            "at": "2026-01-01T00:00:00Z",
+            "store": dict(store),
+            "previous": previous,
+        }
 
     def feed(self, query: dict[str, str]) -> Response:
         after = query.get("after", f"0.{EPOCH}")
@@ -195,12 +222,18 @@ class Announcing(Reference):
         return epoch != EPOCH or seq > self.version
 
     def gone(self) -> Response:
-        body = self.error_body("changes", 410, "Gone", "read the list again") | {"cursor": f"{self.version}.{EPOCH}"}
+        body = self.error_body("changes", 410, "Gone", "read the list again") | {
+            "cursor": f"{self.version}.{EPOCH}"
+        }
         return self.send("changes", 410, self.encode(body), JSON)
 
     def following(self, seq: int, query: dict[str, str]) -> list[Store]:
         later = self.changes[seq:]
-        return [one for one in later if str(one["store"]["id"]) == query["store"]] if "store" in query else later
+        return (
+            [one for one in later if str(one["store"]["id"]) == query["store"]]
+            if "store" in query
+            else later
+        )
 
     def next(self, page: list[Store], after: str) -> str:
         return f"{page[-1]['seq']}.{EPOCH}" if page else after

@@ -20,7 +20,9 @@ MUTANTS: list[Mutant] = []
 STORE_OPERATIONS = ("list", "filter", "read", "create", "update")
 
 
-def breaks(name: str, *checks: str, of: type[Reference] = Reference, **methods: Callable[..., Any]) -> None:
+def breaks(
+    name: str, *checks: str, of: type[Reference] = Reference, **methods: Callable[..., Any]
+) -> None:
     """Add the mutant whose methods replace the reference's."""
     MUTANTS.append(Mutant(name, type("Mutated", (of,), methods), frozenset(checks)))
 

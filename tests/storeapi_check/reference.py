@@ -1,4 +1,5 @@
-"""The contract in a few lines, in memory, each of its sentences in one method: what mutants break one by one."""
+"""The contract in a few lines, in memory, each of its sentences in one method: what mutants
+break one by one."""
 
 import json
 import ssl
@@ -29,7 +30,8 @@ class Response:
 
 
 class Reference:
-    """A service that keeps the contract. `operation` is test, list, filter, read, create or update."""
+    """A service that keeps the contract. `operation` is test, list, filter, read, create or
+    update."""
 
     generic: ClassVar[bool] = False
 
@@ -97,7 +99,9 @@ class Reference:
         return self.success("read", self.show(store, "read")) if store else self.missing("read")
 
     def find(self, id: str) -> Store | None:
-        return next((store for store in self.stores if id.isdigit() and store["id"] == int(id)), None)
+        return next(
+            (store for store in self.stores if id.isdigit() and store["id"] == int(id)), None
+        )
 
     def create(self, payload: Any) -> Response:
         problems = self.problems(payload, "create")
@@ -186,7 +190,9 @@ class Reference:
     def validation(self, keys: Any, operation: str) -> Any:
         return {"source": "payload", "keys": keys}
 
-    def error(self, operation: str, status: int, phrase: str, message: str, validation: Any = None) -> Response:
+    def error(
+        self, operation: str, status: int, phrase: str, message: str, validation: Any = None
+    ) -> Response:
         body = self.error_body(operation, status, phrase, message)
         if validation is not None:
             body["validation"] = validation
@@ -213,12 +219,18 @@ class Local(Client):
     def send(self, exchange: Exchange, more: Mapping[str, str] = {}) -> None:
         sent = {name.lower(): text for name, text in more.items()}
         try:
-            response = self.reference.ask(exchange.method, exchange.target, exchange.body or b"", sent)
-        except Exception as error:  # whatever a mutant raises: over a socket it closes the connection
+            response = self.reference.ask(
+                exchange.method, exchange.target, exchange.body or b"", sent
+            )
+        except (
+            Exception
+        ) as error:  # whatever a mutant raises: over a socket it closes the connection
             raise Unreachable(RemoteDisconnected("left"), exchange) from error
         exchange.head = [f"{exchange.method} {exchange.target} HTTP/1.1"]
         exchange.status, exchange.headers = response.status, [*response.headers.items()]
-        exchange.excerpt = b"" if exchange.method == "HEAD" or response.status == 204 else response.body
+        exchange.excerpt = (
+            b"" if exchange.method == "HEAD" or response.status == 204 else response.body
+        )
         if exchange.sink and response.status == 200:
             exchange.sink(exchange.excerpt)
         else:
@@ -233,14 +245,17 @@ class GenericReference(Reference):
 
 @contextmanager
 def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The address of a reference while it is served on a free port, one thread for each connection."""
+    """The address of a reference while it is served on a free port, one thread for each
+    connection."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def response(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            response = reference.ask(self.command, self.path, body, {k.lower(): v for k, v in self.headers.items()})
+            response = reference.ask(
+                self.command, self.path, body, {k.lower(): v for k, v in self.headers.items()}
+            )
             self.send_response_only(response.status)
             for name, value in response.headers.items():
                 self.send_header(name, value)
@@ -257,11 +272,14 @@ def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[
         request_queue_size = 128
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that leaves is no matter here; a mutant that fails shows in the responses."""
+            """A client that leaves is no matter here; a mutant that fails shows in the
+            responses."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if tls:
-        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

@@ -17,12 +17,21 @@ from storeapi_check.running import RULES, first_contact, hold, prepare, run_rule
 from storeapi_check.service import Result, Rule, Service
 from tests.storeapi_check.announcing import Announcing
 from tests.storeapi_check.mutants import MUTANTS
-from tests.storeapi_check.reference import GenericReference, Local, Reference, Response, Store, served
+from tests.storeapi_check.reference import (
+    GenericReference,
+    Local,
+    Reference,
+    Response,
+    Store,
+    served,
+)
 from tests.storeapi_check.variants import VARIANTS
 
 for module in sorted(Path(__file__).parent.glob("wrong_*.py")):
     import_module(f"tests.storeapi_check.{module.stem}")  # each adds its mutants
-ADDS_NO_OTHER = frozenset({"rejected-create-adds-no-other", "rejected-update-adds-no-other", "update-adds-no-other"})
+ADDS_NO_OTHER = frozenset(
+    {"rejected-create-adds-no-other", "rejected-update-adds-no-other", "update-adds-no-other"}
+)
 LOOKS = {rule.name for rule in responses.RULES}
 OFTEN = 4  # after how many checks those that look at all responses are asked
 
@@ -67,7 +76,8 @@ def failures(results: Iterable[Result]) -> dict[str, str]:
 
 
 def alone(client: Client, names: frozenset[str]) -> set[str]:
-    """Run these checks, and say which of them fail; those that look back have others run before, until they do."""
+    """Run these checks, and say which of them fail; those that look back have others run before,
+    until they do."""
     service = Service(client)
     first_contact(service)
     prepare(service)
@@ -90,12 +100,16 @@ def test_services_that_break_a_sentence_fail_its_check(check: str) -> None:
     """The check needs no other check to see them, unless it is one that looks at all responses."""
     mutants = [mutant for mutant in MUTANTS if check in mutant.checks]
     assert mutants
-    assert [mutant.name for mutant in mutants if not alone(Local(mutant.service()), frozenset({check}))] == []
+    assert [
+        mutant.name for mutant in mutants if not alone(Local(mutant.service()), frozenset({check}))
+    ] == []
 
 
 def test_every_mutant_has_a_name_and_a_check_of_its_own() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    assert all(mutant.checks and mutant.checks <= {rule.name for rule in RULES} for mutant in MUTANTS)
+    assert all(
+        mutant.checks and mutant.checks <= {rule.name for rule in RULES} for mutant in MUTANTS
+    )
 
 
 class WithIds(Reference):
@@ -116,7 +130,9 @@ def test_an_id_of_another_type_breaks_one_rule_alone(form: Callable[[int], objec
 
 
 def test_an_id_that_is_an_object_ends_no_run() -> None:
-    failed = failures(hold(Service(Local(WithIds(lambda number: {"$oid": number}))), "http://reference").results)
+    failed = failures(
+        hold(Service(Local(WithIds(lambda number: {"$oid": number}))), "http://reference").results
+    )
     assert "store-id-is-an-integer" in failed
 
 
@@ -126,12 +142,20 @@ def test_a_service_that_keeps_the_contract_conforms(service: type[Reference]) ->
     seen = report(service)
     assert failures(seen.results) == {}
     assert seen.mode == ("generic" if service.generic else "detailed")
-    detailed = {result.rule.name for result in seen.results if result.note == "the service is in generic mode"}
+    detailed = {
+        result.rule.name
+        for result in seen.results
+        if result.note == "the service is in generic mode"
+    }
     assert bool(detailed) == service.generic
 
 
 @pytest.mark.parametrize(
-    "service", [Announcing, *(pytest.param(one, marks=pytest.mark.thorough) for one in (Reference, GenericReference))]
+    "service",
+    [
+        Announcing,
+        *(pytest.param(one, marks=pytest.mark.thorough) for one in (Reference, GenericReference)),
+    ],
 )
 def test_a_service_conforms_while_somebody_else_creates_stores(service: type[Reference]) -> None:
     with served(service()) as url, others_write(url):
@@ -140,7 +164,12 @@ def test_a_service_conforms_while_somebody_else_creates_stores(service: type[Ref
 
 @pytest.mark.parametrize(
     "name",
-    ["the id is the count plus two", "rejected creates take a number", "updates take a number", "at most 50 stores"],
+    [
+        "the id is the count plus two",
+        "rejected creates take a number",
+        "updates take a number",
+        "at most 50 stores",
+    ],
 )
 def test_wrong_ids_are_seen_while_others_write(name: str) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
@@ -148,15 +177,21 @@ def test_wrong_ids_are_seen_while_others_write(name: str) -> None:
         assert alone(Client(url, 7.0), mutant.checks) == mutant.checks
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.003, 0.02, pytest.param(0.08, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "pause", [0.0, 0.003, 0.02, pytest.param(0.08, marks=pytest.mark.thorough)]
+)
 def test_stores_of_another_client_are_not_blamed_on_rejected_payloads(pause: float) -> None:
     """Whether it adds many while the kit looks, or one now and then."""
     with served(Reference()) as url, others_write(url, pause):
         assert alone(Client(url, 7.0), ADDS_NO_OTHER) == set()
 
 
-@pytest.mark.parametrize("name", ["every rejected write adds another store", "every update adds another store"])
-def test_stores_added_under_another_name_are_seen_though_another_client_writes_now_and_then(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["every rejected write adds another store", "every update adds another store"]
+)
+def test_stores_added_under_another_name_are_seen_though_another_client_writes_now_and_then(
+    name: str,
+) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     with served(mutant.service()) as url, others_write(url, 3.0):
         assert alone(Client(url, 7.0), mutant.checks) == mutant.checks
@@ -169,7 +204,9 @@ def test_a_service_that_announces_tags_and_has_no_feed_is_not_at_fault() -> None
 
     results = report(WithoutFeed).results
     assert failures(results) == {}
-    skipped = [result.rule.name for result in results if result.note == "the service has no /api/changes"]
+    skipped = [
+        result.rule.name for result in results if result.note == "the service has no /api/changes"
+    ]
     assert skipped == ["the-feed-has-every-change", "the-feed-gives-back-a-cursor"]
 
 

@@ -14,7 +14,14 @@ import pytest
 
 import storeapi_check
 from storeapi_check import CannotCheck, examine
-from storeapi_check.client import MAX_BODY_BYTES, MAX_EXCERPT_BYTES, MAX_LIST_BYTES, Client, Exchange, Unreachable
+from storeapi_check.client import (
+    MAX_BODY_BYTES,
+    MAX_EXCERPT_BYTES,
+    MAX_LIST_BYTES,
+    Client,
+    Exchange,
+    Unreachable,
+)
 from storeapi_check.running import hold
 from storeapi_check.service import Service
 from tests.harness.machine import need
@@ -89,13 +96,22 @@ MEBIBYTE = b" " * (1 << 20)
 RUDE: dict[str, tuple[Behaviour, str]] = {
     "closes without a word": (says(b""), "closed the connection without a response"),
     "closes within the head": (says(b"HTTP/1.1 200 OK\r\nConte"), "header field"),
-    "closes within the body": (says(HEAD + b"Content-Length: 9\r\n\r\n[1"), "closed the connection"),
-    "closes within a chunk": (says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"), "closed the connection"),
+    "closes within the body": (
+        says(HEAD + b"Content-Length: 9\r\n\r\n[1"),
+        "closed the connection",
+    ),
+    "closes within a chunk": (
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"),
+        "closed the connection",
+    ),
     "hangs": (hangs, "not whole in time"),
     "drips": (drips, "not whole in time"),
     "hangs after /test": (only_test(hangs), "not whole in time"),
     "drips after /test": (only_test(drips), "not whole in time"),
-    "sends a GiB": (floods(HEAD + b"Content-Length: %d\r\n\r\n" % GIB, MEBIBYTE), "longer than 1 MiB"),
+    "sends a GiB": (
+        floods(HEAD + b"Content-Length: %d\r\n\r\n" % GIB, MEBIBYTE),
+        "longer than 1 MiB",
+    ),
     "sends a GiB without a length": (floods(HEAD + b"\r\n", MEBIBYTE), "longer than 1 MiB"),
     "sends a GiB in chunks": (
         floods(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"100000\r\n" + MEBIBYTE + b"\r\n"),
@@ -103,7 +119,10 @@ RUDE: dict[str, tuple[Behaviour, str]] = {
     ),
     "sends a GiB as a list": (only_test(floods(HEAD + b"\r\n", MEBIBYTE)), "longer than 256 MiB"),
     "sends a line without an end": (floods(b"HTTP/1.1 200 ", MEBIBYTE), "not HTTP/1"),
-    "sends header fields without an end": (floods(HEAD, b"X-Field: value\r\n" * 4096), "more than 100 headers"),
+    "sends header fields without an end": (
+        floods(HEAD, b"X-Field: value\r\n" * 4096),
+        "more than 100 headers",
+    ),
     "sends interim responds without an end": (
         floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 4096),
         "not whole in time",
@@ -114,8 +133,14 @@ RUDE: dict[str, tuple[Behaviour, str]] = {
     "sends noise": (says(bytes(range(256)) * 100), "not HTTP"),
     "has no status": (says(b"HTTP/1.1 OK\r\n\r\n"), "not HTTP/1"),
     "has no length": (says(HEAD + b"Content-Length: ten\r\n\r\n"), "Content-Length is"),
-    "has a bad chunk": (says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"), "a chunk is none"),
-    "has a long chunk": (says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"), "a chunk is none"),
+    "has a bad chunk": (
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"),
+        "a chunk is none",
+    ),
+    "has a long chunk": (
+        says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"),
+        "a chunk is none",
+    ),
     "has a field without a colon": (says(b"HTTP/1.1 200 OK\r\nnothing\r\n\r\n"), "header field"),
 }
 
@@ -125,7 +150,9 @@ def test_what_does_not_speak_http_cannot_be_checked(
     behaviour: Behaviour, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with rude(behaviour) as url:
-        assert storeapi_check.run(url, read_only=True, timeout=0.4 if "in time" in reason else 30) == 2
+        assert (
+            storeapi_check.run(url, read_only=True, timeout=0.4 if "in time" in reason else 30) == 2
+        )
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"storekeeper: cannot check {url}: ")
@@ -137,7 +164,9 @@ def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFix
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert storeapi_check.run(f"http://127.0.0.1:{port}") == 2
-    expected = f"storekeeper: cannot check http://127.0.0.1:{port}: connection refused (GET /test)\n"
+    expected = (
+        f"storekeeper: cannot check http://127.0.0.1:{port}: connection refused (GET /test)\n"
+    )
     assert capsys.readouterr().err == expected
 
 
@@ -152,12 +181,17 @@ def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFix
         ("http://[::1", "Invalid IPv6 URL"),
         ("http://127.0.0.1/?a=b", "no user, query or fragment"),
         ("http://me@127.0.0.1/", "no user, query or fragment"),
-        ("http://me:secret@127.0.0.1/", "http://***@127.0.0.1/: the address must have no user, query or fragment"),
+        (
+            "http://me:secret@127.0.0.1/",
+            "http://***@127.0.0.1/: the address must have no user, query or fragment",
+        ),
         ("http://127.0.0.1/a b", "without spaces"),
         ("http://nobody.invalid", "no host of that name"),
     ],
 )
-def test_a_bad_address_cannot_be_checked(url: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_address_cannot_be_checked(
+    url: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert storeapi_check.run(url) == 2
     said = capsys.readouterr().err
     assert reason in said
@@ -179,7 +213,9 @@ def test_no_more_is_read_than_the_limit() -> None:
             client.send(Exchange("GET", "/test"))
     assert caught.value.exchange is not None
     assert len(caught.value.exchange.excerpt) <= MAX_EXCERPT_BYTES
-    assert sum(taken) < MAX_BODY_BYTES + (32 << 20) < MAX_LIST_BYTES  # the rest is what sockets buffer
+    assert (
+        sum(taken) < MAX_BODY_BYTES + (32 << 20) < MAX_LIST_BYTES
+    )  # the rest is what sockets buffer
 
 
 def test_a_service_that_goes_away_cannot_be_checked() -> None:
@@ -200,7 +236,10 @@ def test_a_service_that_goes_away_cannot_be_checked() -> None:
 
 def raw(response: Response) -> bytes:
     """A response as HTTP/1.0 that ends with the connection."""
-    lines = [f"HTTP/1.0 {response.status} Whatever", *(f"{name}: {text}" for name, text in response.headers.items())]
+    lines = [
+        f"HTTP/1.0 {response.status} Whatever",
+        *(f"{name}: {text}" for name, text in response.headers.items()),
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + response.body
 
 
@@ -246,10 +285,13 @@ def test_a_service_that_hangs_again_and_again_cannot_be_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "phrase"), [(401, "wants authentication"), (403, "forbids"), (429, "many"), (503, "unavailable")]
+    ("status", "phrase"),
+    [(401, "wants authentication"), (403, "forbids"), (429, "many"), (503, "unavailable")],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_service_that_lets_nobody_in_cannot_be_checked(status: int, phrase: str, method: str) -> None:
+def test_a_service_that_lets_nobody_in_cannot_be_checked(
+    status: int, phrase: str, method: str
+) -> None:
     class Closed(Reference):
         def handle(self, asked: str, target: str, body: bytes) -> Response:
             if asked == method and target != "/test":
@@ -263,13 +305,18 @@ def test_a_service_that_lets_nobody_in_cannot_be_checked(status: int, phrase: st
 def test_another_service_is_left_alone() -> None:
     """A wrong address must not cost its owner a store, or whatever a POST makes there."""
     other = Elsewhere()
-    with served(other) as url, pytest.raises(CannotCheck, match="no Store Resource API there: GET /test gets"):
+    with (
+        served(other) as url,
+        pytest.raises(CannotCheck, match="no Store Resource API there: GET /test gets"),
+    ):
         examine(url)
     assert other.methods == {"GET": 2}
 
 
 def test_where_a_service_redirects_to_is_said() -> None:
-    response = b"HTTP/1.1 301 Moved\r\nLocation: https://stores.example/\r\nContent-Length: 0\r\n\r\n"
+    response = (
+        b"HTTP/1.1 301 Moved\r\nLocation: https://stores.example/\r\nContent-Length: 0\r\n\r\n"
+    )
     with (
         rude(says(response)) as url,
         pytest.raises(CannotCheck, match=r"; it redirects to https://stores\.example/$"),
@@ -297,7 +344,8 @@ def test_the_client_sees_every_field_and_byte() -> None:
 
 def test_a_chunked_body_is_put_together() -> None:
     exchange = answered(
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\n0A\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
+        HEAD
+        + b"Transfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\n0A\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
     )
     assert exchange.content == b"abc0123456789"
 
@@ -323,10 +371,21 @@ def test_ipv6_and_default_ports_are_written_as_they_must_be() -> None:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for 127.0.0.1 with its key, in one file."""
     path = tmp_path_factory.mktemp("tls") / "both.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
     make += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
     try:
-        done = subprocess.run([*make, "-keyout", path, "-out", f"{path}.crt"], capture_output=True, check=True)
+        done = subprocess.run(
+            [*make, "-keyout", path, "-out", f"{path}.crt"], capture_output=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         need("openssl", f"no certificate: {error}")
     assert done.returncode == 0
@@ -343,7 +402,9 @@ def secure(certificate: Path) -> Iterator[str]:
         yield url.replace("http:", "https:")
 
 
-def test_https_is_checked_like_http(secure: str, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_https_is_checked_like_http(
+    secure: str, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert examine(secure, read_only=True).conforms
 

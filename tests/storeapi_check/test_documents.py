@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from storeapi_check.documents import MAX_KEPT, MAX_STORE_LENGTH, Listing, parse
 
 TEXT = st.text('a {}[],:"\\\n\u00e9\U0001f3ec')
-VALUES = st.none() | st.booleans() | st.integers() | TEXT | st.just('},{"id": 1}, "') | st.lists(TEXT)
+VALUES = (
+    st.none() | st.booleans() | st.integers() | TEXT | st.just('},{"id": 1}, "') | st.lists(TEXT)
+)
 STORES = st.lists(st.dictionaries(st.sampled_from(["id", "name", "address", "x"]), VALUES))
 
 
@@ -35,9 +37,18 @@ def test_a_list_is_the_same_whole_or_in_pieces(
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        *((content, "not JSON") for content in (b"", b"[", b'[{"id": 1}', b'[{"id": 1},', b'[{"id": 1}, {"id": ')),
-        *((content, "not JSON") for content in (b'[{"id": 1} {"id": 2}]', b"[] []", b'[{"id": 1}] x', b"[,]")),
-        *((content, "no JSON array of objects") for content in (b"{}", b"null", b"[1]", b'["}, "]', b'[{"id": 1},]')),
+        *(
+            (content, "not JSON")
+            for content in (b"", b"[", b'[{"id": 1}', b'[{"id": 1},', b'[{"id": 1}, {"id": ')
+        ),
+        *(
+            (content, "not JSON")
+            for content in (b'[{"id": 1} {"id": 2}]', b"[] []", b'[{"id": 1}] x', b"[,]")
+        ),
+        *(
+            (content, "no JSON array of objects")
+            for content in (b"{}", b"null", b"[1]", b'["}, "]', b'[{"id": 1},]')
+        ),
         (b'[{"id": 1}, 5, {"id": 2}]', "no JSON array of objects"),
         (b'[{"name": "' + b"x" * (MAX_STORE_LENGTH + 1), "no JSON array of objects"),
         (b'[{"id": NaN}]', "NaN is no JSON"),
@@ -56,7 +67,11 @@ def test_what_is_no_list_has_a_fault(content: bytes, fault: str, size: int) -> N
 
 
 def test_a_list_keeps_one_store_of_every_shape() -> None:
-    stores = [{"id": 1, "name": "a", "address": None}, {"id": 2, "name": "b", "address": None}, {"id": "3"}]
+    stores = [
+        {"id": 1, "name": "a", "address": None},
+        {"id": 2, "name": "b", "address": None},
+        {"id": "3"},
+    ]
     listing = Listing(lambda _: False)
     listing.feed(json.dumps(stores).encode())
     listing.feed(b"", last=True)
@@ -70,7 +85,18 @@ def test_a_list_keeps_no_more_than_its_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"{} {}", b"NaN", b"[-Infinity]", b'{"a": 1, "a": 1}', b'"\xff"', b"[" * 100_000, b"'a'"]
+    "content",
+    [
+        b"",
+        b"{",
+        b"{} {}",
+        b"NaN",
+        b"[-Infinity]",
+        b'{"a": 1, "a": 1}',
+        b'"\xff"',
+        b"[" * 100_000,
+        b"'a'",
+    ],
 )
 def test_what_is_no_json_is_malformed(content: bytes) -> None:
     assert parse(content)[1]

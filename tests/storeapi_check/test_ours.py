@@ -27,7 +27,10 @@ def test_a_check_adds_stores_to_a_list_in_use_only_if_it_may(tmp_path: Path) -> 
         [line] = done.stderr.decode().splitlines()
         assert done.returncode == 2
         assert done.stdout == b""
-        assert "cannot be deleted: repeat with --yes to allow that; nothing was added; --read-only" in line
+        assert (
+            "cannot be deleted: repeat with --yes to allow that; nothing was added; --read-only"
+            in line
+        )
         done = run_on_terminal("check", url, typed=b"n\n")
         assert done.returncode == 2
         assert b"stores, which cannot be deleted. Go on? [y/N] " in done.stderr
@@ -45,6 +48,8 @@ def test_a_check_of_the_examples_alone_asks_nobody(tmp_path: Path) -> None:
         harbour = service.request("GET", "/api/stores/2").json
         service.request("PUT", "/api/stores/2", {"name": "Ours"})
         assert run("check", url).returncode == 2
-        service.request("PUT", "/api/stores/2", {"name": harbour["name"], "address": harbour["address"]})
+        service.request(
+            "PUT", "/api/stores/2", {"name": harbour["name"], "address": harbour["address"]}
+        )
         assert run("check", url).returncode == 0
         assert run("check", url).returncode == 2

@@ -30,12 +30,17 @@ def test_a_service_that_conforms_gets_ticks_and_0(capsys: Output) -> None:
     with served(reference) as url:
         assert storeapi_check.run(url) == 0
     out, err = capsys.readouterr()
-    assert out.count("✓") == len([rule for rule in RULES if rule.name != "server-error-has-its-body"])
+    assert out.count("✓") == len(
+        [rule for rule in RULES if rule.name != "server-error-has-its-body"]
+    )
     assert "✗" not in out
     last = out.strip().split("\n")[-1]
-    assert f"{url} conforms: {out.count('✓')} passed, 0 failed, 1 skipped (detailed errors, " in last
+    assert (
+        f"{url} conforms: {out.count('✓')} passed, 0 failed, 1 skipped (detailed errors, " in last
+    )
     announced = re.fullmatch(
-        rf"Checking {url}: this adds at most (\d+) stores, and there is no way to delete one\.\n", err
+        rf"Checking {url}: this adds at most (\d+) stores, and there is no way to delete one\.\n",
+        err,
     )
     assert announced
     own = reference.stores[3:]
@@ -43,7 +48,12 @@ def test_a_service_that_conforms_gets_ticks_and_0(capsys: Output) -> None:
     assert len(own) <= int(announced[1])
     # Each can be told from others.
     assert all("Check-" in store["name"] for store in own)
-    assert len({match[0] for store in own if (match := re.search(r"Check-[0-9a-f]{8}", store["name"]))}) == 1
+    assert (
+        len(
+            {match[0] for store in own if (match := re.search(r"Check-[0-9a-f]{8}", store["name"]))}
+        )
+        == 1
+    )
     assert reference.stores[:3] == Reference().stores
 
 
@@ -56,8 +66,12 @@ def test_a_violation_shows_its_exchange_and_gets_1(capsys: Output) -> None:
         assert storeapi_check.run(url) == 1
     out = capsys.readouterr().out
     shown = out[out.index("✗ success-has-status-200: status is 201, not 200") :]
-    assert re.search(r"^    POST /api/stores HTTP/1\.1\n(    .*\n)+\n    \{\"name\": ", shown, re.MULTILINE)
-    assert re.search(r"^    HTTP/1\.1 201 Created\n    content-type: application/json; ", shown, re.MULTILINE)
+    assert re.search(
+        r"^    POST /api/stores HTTP/1\.1\n(    .*\n)+\n    \{\"name\": ", shown, re.MULTILINE
+    )
+    assert re.search(
+        r"^    HTTP/1\.1 201 Created\n    content-type: application/json; ", shown, re.MULTILINE
+    )
     assert "violates the contract: " in out
     assert ", 1 failed" in out
 
@@ -86,7 +100,10 @@ def test_a_list_over_1_mib_of_a_service_that_announces_its_tags_is_read() -> Non
     long = {**service.stores[0], "address": "x" * 100}
     service.stores = [{**long, "id": id, "name": f"Store {id}"} for id in range(1, 8_001)]
     with served(service) as url:
-        seen = {result.rule.name: result.state for result in storeapi_check.examine(url, read_only=True).results}
+        seen = {
+            result.rule.name: result.state
+            for result in storeapi_check.examine(url, read_only=True).results
+        }
     assert seen["if-none-match-gets-304"] == "passed"
     assert "failed" not in seen.values()
 
@@ -151,7 +168,9 @@ def test_a_report_can_be_read_however_much_a_service_says() -> None:
 def python(code: str, **env: str) -> "subprocess.CompletedProcess[str]":
     """Run a piece of Python in a process of its own."""
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=os.environ | env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, env=os.environ | env, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_the_table_prints_on_a_terminal_that_knows_only_ascii() -> None:
@@ -201,7 +220,9 @@ def test_the_kit_imports_only_itself_the_standard_library_and_rich() -> None:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             strange = [
-                name for name in names if not name.startswith("storeapi_check") and name.split(".")[0] not in allowed
+                name
+                for name in names
+                if not name.startswith("storeapi_check") and name.split(".")[0] not in allowed
             ]
             assert not strange, (module.name, strange)
 
@@ -225,8 +246,13 @@ def test_every_check_quotes_the_contract() -> None:
 
 def test_the_documentation_lists_every_check() -> None:
     """On a difference the table as it should be is in the message."""
-    rows = [f"| `{rule.name}` | {(rule.scope or rule.sentence).replace('|', chr(92) + '|')} |" for rule in RULES]
+    rows = [
+        f"| `{rule.name}` | {(rule.scope or rule.sentence).replace('|', chr(92) + '|')} |"
+        for rule in RULES
+    ]
     page = (ROOT / "docs/evidence/checks.md").read_text()
-    table = page.split("<!-- checks -->\n")[1].split("<!-- end of checks -->")[0].strip().split("\n")
+    table = (
+        page.split("<!-- checks -->\n")[1].split("<!-- end of checks -->")[0].strip().split("\n")
+    )
     assert table[2:] == rows, "\n".join(rows)
     assert f"adds up to {MAX_ADDED} stores" in (ROOT / "docs/checking.md").read_text()

@@ -11,7 +11,9 @@ class Silent500(Reference):
     """Responds with the contract's 500 where it is silent."""
 
     def missing(self, operation: str) -> Response:
-        return self.error(operation, 500, "Internal Server Error", "An internal server error occurred")
+        return self.error(
+            operation, 500, "Internal Server Error", "An internal server error occurred"
+        )
 
 
 class NullForMissing(Reference):
@@ -29,13 +31,16 @@ class PlainMissing(Reference):
 
 
 class Strict(Reference):
-    """Refuses unknown keys, empty addresses, blank names and U+0000, and tells one problem at a time."""
+    """Refuses unknown keys, empty addresses, blank names and U+0000, and tells one problem at a
+    time."""
 
     def problems(self, payload: Any, operation: str) -> list[Problem]:
         found = super().problems(payload, operation)[:1]
         if found:
             return found
-        unknown = [(key, f'"{key}" is not allowed') for key in payload if key not in {"name", "address"}]
+        unknown = [
+            (key, f'"{key}" is not allowed') for key in payload if key not in {"name", "address"}
+        ]
         if payload.get("address") == "":
             unknown.append(("address", '"address" is not allowed to be empty'))
         if not payload["name"].strip() or "\0" in payload["name"]:
@@ -47,7 +52,11 @@ class Lenient(Reference):
     """Takes null for no address, and anything that begins with digits for an id."""
 
     def address_problems(self, payload: Any, operation: str) -> list[Problem]:
-        return [] if payload.get("address", "") is None else super().address_problems(payload, operation)
+        return (
+            []
+            if payload.get("address", "") is None
+            else super().address_problems(payload, operation)
+        )
 
     def find(self, id: str) -> dict[str, Any] | None:
         digits = id[: len(id) - len(id.lstrip("0123456789"))]
@@ -62,7 +71,8 @@ class Units(Reference):
 
 
 class OtherLooks(Reference):
-    """Another order of keys and stores, more members and headers, other messages where the contract has none."""
+    """Another order of keys and stores, more members and headers, other messages where the
+    contract has none."""
 
     def all(self) -> list[dict[str, Any]]:
         return self.stores[::-1]
@@ -75,7 +85,10 @@ class OtherLooks(Reference):
 
     def name_problems(self, payload: Any, operation: str) -> list[Problem]:
         found = super().name_problems(payload, operation)
-        return [(key, text.replace("length must be less than or", "must be shorter or")) for key, text in found]
+        return [
+            (key, text.replace("length must be less than or", "must be shorter or"))
+            for key, text in found
+        ]
 
     def validation(self, keys: Any, operation: str) -> Any:
         return {**super().validation(keys, operation), "details": keys}
@@ -104,7 +117,10 @@ class OddExamples(Reference):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stores = [{"id": 1, "name": "", "address": ""}, {"id": 2, "name": "x" * 99, "address": None}]
+        self.stores = [
+            {"id": 1, "name": "", "address": ""},
+            {"id": 2, "name": "x" * 99, "address": None},
+        ]
 
 
 class Fails(Reference):
@@ -118,7 +134,9 @@ class Fails(Reference):
 
     def handle(self, method: str, target: str, body: bytes) -> Response:
         if method in {"POST", "PUT"} and not isinstance(self.parse(body), dict):
-            return self.error("other", 500, "Internal Server Error", "An internal server error occurred")
+            return self.error(
+                "other", 500, "Internal Server Error", "An internal server error occurred"
+            )
         return super().handle(method, target, body)
 
 
@@ -152,5 +170,17 @@ class Hostile(Reference):
 
 
 VARIANTS: tuple[type[Reference], ...] = (
-    *(Silent500, NullForMissing, PlainMissing, Strict, Lenient, Units, OtherLooks, Html, Empty, OddExamples, Fails),
+    *(
+        Silent500,
+        NullForMissing,
+        PlainMissing,
+        Strict,
+        Lenient,
+        Units,
+        OtherLooks,
+        Html,
+        Empty,
+        OddExamples,
+        Fails,
+    ),
 )

@@ -1,4 +1,5 @@
-"""Mutants that announce tags, conditions, keys, pages, the past or the feed, and do something else."""
+"""Mutants that announce tags, conditions, keys, pages, the past or the feed, and do something
+else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,9 @@ A = Announcing
 
 
 def _without(response: Response, header: str) -> Response:
-    return Response(response.status, response.body, {k: v for k, v in response.headers.items() if k != header})
+    return Response(
+        response.status, response.body, {k: v for k, v in response.headers.items() if k != header}
+    )
 
 
 def _written_though_refused(self: Announcing, id: str, payload: Any) -> Response:
@@ -22,7 +25,9 @@ def _written_though_refused(self: Announcing, id: str, payload: Any) -> Response
 
 
 def _never(self: Announcing) -> Response | None:
-    return self.error("create", 412, "Precondition Failed", "no") if "if-match" in self.sent else None
+    return (
+        self.error("create", 412, "Precondition Failed", "no") if "if-match" in self.sent else None
+    )
 
 
 def _matching_only(self: Announcing, current: str, same: bool) -> Response | None:
@@ -38,21 +43,31 @@ def _no_bad(self: Announcing, refusal: Response | None) -> Response | None:
 
 
 WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
-    "store's tag is the list's": ("tags-say-the-version", {"tag": lambda self, of=None: A.tag(self)}),
+    "store's tag is the list's": (
+        "tags-say-the-version",
+        {"tag": lambda self, of=None: A.tag(self)},
+    ),
     "list's tag never changes": (
         "tags-say-the-version",
         {"tag": lambda self, of=None: A.tag(self, of) if of else '"3.abcdefg7"'},
     ),
     "write says no location": (
         "tags-say-the-version",
-        {"located": lambda self, response, of: _without(A.located(self, response, of), "content-location")},
+        {
+            "located": lambda self, response, of: _without(
+                A.located(self, response, of), "content-location"
+            )
+        },
     ),
     "write has no tag": (
         "tags-say-the-version",
         {"located": lambda self, response, of: _without(A.located(self, response, of), "etag")},
     ),
     "304 never comes": ("if-none-match-gets-304", {"is_known": lambda self, current: False}),
-    "304 comes always": ("if-none-match-gets-304", {"is_known": lambda self, current: "if-none-match" in self.sent}),
+    "304 comes always": (
+        "if-none-match-gets-304",
+        {"is_known": lambda self, current: "if-none-match" in self.sent},
+    ),
     "star matches no tag": (
         "if-none-match-gets-304",
         {"is_known": lambda self, current: current in self.sent.get("if-none-match", "")},
@@ -61,31 +76,51 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         "if-none-match-gets-304",
         {"is_known": lambda self, current: self.sent.get("if-none-match") in (current, "*")},
     ),
-    "If-Match is ignored": ("if-match-guards-an-update", {"refusal": lambda self, current, same=False: None}),
-    "If-Match refuses after it wrote": ("if-match-guards-an-update", {"update": _written_though_refused}),
+    "If-Match is ignored": (
+        "if-match-guards-an-update",
+        {"refusal": lambda self, current, same=False: None},
+    ),
+    "If-Match refuses after it wrote": (
+        "if-match-guards-an-update",
+        {"update": _written_though_refused},
+    ),
     "If-None-Match of an update is ignored": (
         "if-match-guards-an-update",
         {"refusal": lambda self, current, same=False: _matching_only(self, current, same)},
     ),
     "malformed If-Match matches nothing": (
         "if-match-guards-an-update",
-        {"refusal": lambda self, current, same=False: _no_bad(self, A.refusal(self, current, same=same))},
+        {
+            "refusal": lambda self, current, same=False: _no_bad(
+                self, A.refusal(self, current, same=same)
+            )
+        },
     ),
     "If-Match of a create is ignored": (
         "if-match-guards-a-create",
-        {"create": lambda self, payload: A.written(self, Reference.create(self, payload), len(self.stores))},
+        {
+            "create": lambda self, payload: A.written(
+                self, Reference.create(self, payload), len(self.stores)
+            )
+        },
     ),
     "If-Match never lets a create pass": (
         "if-match-guards-a-create",
         {"create": lambda self, payload: _never(self) or A.create(self, payload)},
     ),
-    "same content is a change": ("same-content-is-no-change", {"is_same": lambda self, store, payload: False}),
+    "same content is a change": (
+        "same-content-is-no-change",
+        {"is_same": lambda self, store, payload: False},
+    ),
     "lost response is a conflict": (
         "same-content-is-no-change",
         {"refusal": lambda self, current, same=False: A.refusal(self, current)},
     ),
     "key is ignored": ("a-key-works-once", {"key": lambda self: ""}),
-    "key counts with its quotes": ("a-key-works-once", {"key": lambda self: self.sent.get("idempotency-key", "")}),
+    "key counts with its quotes": (
+        "a-key-works-once",
+        {"key": lambda self: self.sent.get("idempotency-key", "")},
+    ),
     "key gets what another request got": (
         "a-key-works-once",
         {"reused": lambda self, response: self.replay(response)},
@@ -104,10 +139,17 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         {"link": lambda self, target: A.link(self, f"http://elsewhere{target}")},
     ),
     "bad limits are taken": ("pages-are-the-list", {"is_bad": lambda self, name, values: False}),
-    "past is the present": ("the-past-stays", {"as_of": lambda self, version: Past(self.stores, self.versions)}),
+    "past is the present": (
+        "the-past-stays",
+        {"as_of": lambda self, version: Past(self.stores, self.versions)},
+    ),
     "feed has no creations": (
         "the-feed-has-every-change",
-        {"following": lambda self, *rest: [one for one in A.following(self, *rest) if one["previous"]]},
+        {
+            "following": lambda self, *rest: [
+                one for one in A.following(self, *rest) if one["previous"]
+            ]
+        },
     ),
     "feed begins with the latest": (
         "the-feed-has-every-change",
@@ -115,7 +157,11 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "feed has the present stores": (
         "the-feed-has-every-change",
-        {"change": lambda self, seq, store, former: A.change(self, seq, {}, former) | {"store": store}},
+        {
+            "change": lambda self, seq, store, former: (
+                A.change(self, seq, {}, former) | {"store": store}
+            )
+        },
     ),
     "feed has no content before": (
         "the-feed-has-every-change",
@@ -125,7 +171,10 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         "the-feed-has-every-change",
         {"next": lambda self, page, after: A.next(self, self.changes if page else page, after)},
     ),
-    "page of the feed leads to itself": ("the-feed-has-every-change", {"next": lambda self, page, after: after}),
+    "page of the feed leads to itself": (
+        "the-feed-has-every-change",
+        {"next": lambda self, page, after: after},
+    ),
     "page of the feed leads to its beginning": (
         "the-feed-has-every-change",
         {"next": lambda self, page, after: A.next(self, page[:1], after)},

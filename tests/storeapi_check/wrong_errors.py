@@ -4,7 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.storeapi_check.mutants import breaks
-from tests.storeapi_check.reference import GENERIC, JSON, GenericReference, Problem, Reference, Response, Store
+from tests.storeapi_check.reference import (
+    GENERIC,
+    JSON,
+    GenericReference,
+    Problem,
+    Reference,
+    Response,
+    Store,
+)
 
 # The error body
 
@@ -14,7 +22,9 @@ def body(
 ) -> Callable[..., Store]:
     """Another error body for status 400, always or for some operations and messages."""
 
-    def error_body(self: Reference, operation: str, status: int, phrase: str, message: str) -> Store:
+    def error_body(
+        self: Reference, operation: str, status: int, phrase: str, message: str
+    ) -> Store:
         made = Reference.error_body(self, operation, status, phrase, message)
         return {**made, **change(made)} if status == 400 and when(operation, message) else made
 
@@ -39,10 +49,17 @@ for of, mode in ((Reference, "detailed"), (GenericReference, "generic")):
 
 def says(message: str, instead: str, operation: str = "") -> Callable[..., Store]:
     """Another message instead of one, for both operations or for one."""
-    return body(lambda _: {"message": instead}, lambda asked, text: text == message and operation in ("", asked))
+    return body(
+        lambda _: {"message": instead},
+        lambda asked, text: text == message and operation in ("", asked),
+    )
 
 
-REQUIRED, NO_STRING, NO_ADDRESS = '"name" is required', '"name" must be a string', '"address" must be a string'
+REQUIRED, NO_STRING, NO_ADDRESS = (
+    '"name" is required',
+    '"name" must be a string',
+    '"address" must be a string',
+)
 TOO_LONG = '"name" length must be less than or equal to 30 characters long'
 for message, instead, check in (
     (REQUIRED, '"name" is not allowed to be empty', "message-for-a-missing-name"),
@@ -66,9 +83,24 @@ def problem(when: Callable[[Any], bool], message: str) -> Callable[..., list[Pro
 
 
 for wrong, when, message, check in (
-    ("an empty name", lambda name: name == "", '"name" is not allowed to be empty', "message-for-a-missing-name"),
-    ("a missing name", lambda name: name is ..., '"name" must be given', "message-for-a-missing-name"),
-    ("the number 0", lambda name: type(name) is int and name == 0, REQUIRED, "message-for-a-number"),
+    (
+        "an empty name",
+        lambda name: name == "",
+        '"name" is not allowed to be empty',
+        "message-for-a-missing-name",
+    ),
+    (
+        "a missing name",
+        lambda name: name is ...,
+        '"name" must be given',
+        "message-for-a-missing-name",
+    ),
+    (
+        "the number 0",
+        lambda name: type(name) is int and name == 0,
+        REQUIRED,
+        "message-for-a-number",
+    ),
     ("a boolean", lambda name: isinstance(name, bool), "no string", "message-names-the-field"),
 ):
     breaks(f"another message for {wrong}", check, name_problems=problem(when, message))
@@ -76,9 +108,15 @@ for wrong, when, message, check in (
 # Details
 
 DETAILS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "keys in quotes": ("validation-has-keys", lambda keys: {"source": "payload", "keys": [f'"{k}"' for k in keys]}),
+    "keys in quotes": (
+        "validation-has-keys",
+        lambda keys: {"source": "payload", "keys": [f'"{k}"' for k in keys]},
+    ),
     "no keys": ("validation-has-keys", lambda _: {"source": "payload", "keys": []}),
-    "always both keys": ("validation-has-keys", lambda _: {"source": "payload", "keys": ["name", "address"]}),
+    "always both keys": (
+        "validation-has-keys",
+        lambda _: {"source": "payload", "keys": ["name", "address"]},
+    ),
     "source body": ("validation-has-source", lambda keys: {"source": "body", "keys": keys}),
     "source absent": ("validation-has-source", lambda keys: {"keys": keys}),
     "no validation": ("validation-has-source", lambda _: None),
@@ -111,17 +149,26 @@ MIXED: dict[str, Callable[[str, str], bool]] = {
     "always": lambda operation, message: True,
     "PUT only": lambda operation, message: operation == "update",
     "for an address": lambda operation, message: message == NO_ADDRESS,
-    "for an empty name on PUT": lambda operation, message: message == REQUIRED and operation == "update",
+    "for an empty name on PUT": lambda operation, message: (
+        message == REQUIRED and operation == "update"
+    ),
 }
 for mixed, mixes in MIXED.items():
-    breaks(f"generic with validation, {mixed}", "errors-are-of-one-mode", of=GenericReference, reject=leaks(mixes))
+    breaks(
+        f"generic with validation, {mixed}",
+        "errors-are-of-one-mode",
+        of=GenericReference,
+        reject=leaks(mixes),
+    )
     for of, mode in ((Reference, "detailed"), (GenericReference, "generic")):
         if mixed != "always":
             breaks(
                 f"{mode}, but the other mode {mixed}",
                 "errors-are-of-one-mode",
                 of=of,
-                is_generic=lambda self, asked, problems, w=mixes: self.generic != w(asked, problems[0][1]),
+                is_generic=lambda self, asked, problems, w=mixes: (
+                    self.generic != w(asked, problems[0][1])
+                ),
             )
 for wrong, check, error_body in (
     (
@@ -129,18 +176,35 @@ for wrong, check, error_body in (
         "errors-are-of-one-mode",
         body(lambda _: {"message": REQUIRED}, lambda operation, _: operation == "update"),
     ),
-    ("another generic message", "message-for-a-missing-name", body(lambda _: {"message": "Invalid request payload"})),
-    ("validation null in generic mode", "errors-are-of-one-mode", body(lambda _: {"validation": None})),
+    (
+        "another generic message",
+        "message-for-a-missing-name",
+        body(lambda _: {"message": "Invalid request payload"}),
+    ),
+    (
+        "validation null in generic mode",
+        "errors-are-of-one-mode",
+        body(lambda _: {"validation": None}),
+    ),
 ):
     breaks(wrong, check, of=GenericReference, error_body=error_body)
 
 # 500
 
-FAILURES: dict[str, dict[str, object]] = {"its message": {"message": "oops"}, "its code": {"statusCode": 0}}
+FAILURES: dict[str, dict[str, object]] = {
+    "its message": {"message": "oops"},
+    "its code": {"statusCode": 0},
+}
 for wrong, member in FAILURES.items():
-    failure = {"statusCode": 500, "error": "Internal Server Error", "message": "An internal server error occurred"}
+    failure = {
+        "statusCode": 500,
+        "error": "Internal Server Error",
+        "message": "An internal server error occurred",
+    }
     breaks(
         f"500 wrong in {wrong}",
         "server-error-has-its-body",
-        missing=lambda self, operation, c={**failure, **member}: self.send(operation, 500, self.encode(c), JSON),
+        missing=lambda self, operation, c={**failure, **member}: self.send(
+            operation, 500, self.encode(c), JSON
+        ),
     )

@@ -18,7 +18,11 @@ for operation in ("create", "update"):
     for wrong, check, length in (
         ("bytes", "counts-characters-not-bytes", lambda name: len(name.encode())),
         ("trimmed names", "rejects-31-characters", lambda name: len(name.strip())),
-        ("ASCII letters only", "rejects-31-characters", lambda name: sum(c.isascii() for c in name)),
+        (
+            "ASCII letters only",
+            "rejects-31-characters",
+            lambda name: sum(c.isascii() for c in name),
+        ),
     ):
         breaks(
             f"{operation}: the limit counts {wrong}",
@@ -29,13 +33,19 @@ for operation in ("create", "update"):
         )
 
 
-def counted(self: Reference, payload: Any, operation: str, length: Callable[[str], int]) -> list[Problem]:
+def counted(
+    self: Reference, payload: Any, operation: str, length: Callable[[str], int]
+) -> list[Problem]:
     """The rules for a name, its length taken another way."""
     problems = Reference.name_problems(self, payload, operation)
     name = payload.get("name")
     if not isinstance(name, str) or not name:
         return problems
-    return [("name", '"name" length must be less than or equal to 30 characters long')] if length(name) > 30 else []
+    return (
+        [("name", '"name" length must be less than or equal to 30 characters long')]
+        if length(name) > 30
+        else []
+    )
 
 
 Accepts = Callable[[Any], bool]
@@ -43,15 +53,43 @@ ACCEPTED: dict[str, tuple[str, str, Accepts]] = {
     "no name": ("name", "rejects-missing-name", lambda payload: "name" not in payload),
     "Name for name": ("name", "rejects-missing-name", lambda payload: "Name" in payload),
     "an empty name": ("name", "rejects-empty-name", lambda payload: payload.get("name") == ""),
-    "a number as name": ("name", "rejects-number-as-name", lambda p: type(p.get("name")) in (int, float)),
-    "a fraction as name": ("name", "rejects-number-as-name", lambda p: type(p.get("name")) is float),
-    "null as name": ("name", "rejects-other-type-as-name", lambda p: "name" in p and p["name"] is None),
+    "a number as name": (
+        "name",
+        "rejects-number-as-name",
+        lambda p: type(p.get("name")) in (int, float),
+    ),
+    "a fraction as name": (
+        "name",
+        "rejects-number-as-name",
+        lambda p: type(p.get("name")) is float,
+    ),
+    "null as name": (
+        "name",
+        "rejects-other-type-as-name",
+        lambda p: "name" in p and p["name"] is None,
+    ),
     "true as name": ("name", "rejects-other-type-as-name", lambda p: p.get("name") is True),
-    "an array as name": ("name", "rejects-other-type-as-name", lambda p: isinstance(p.get("name"), list)),
-    "an object as name": ("name", "rejects-other-type-as-name", lambda p: isinstance(p.get("name"), dict)),
+    "an array as name": (
+        "name",
+        "rejects-other-type-as-name",
+        lambda p: isinstance(p.get("name"), list),
+    ),
+    "an object as name": (
+        "name",
+        "rejects-other-type-as-name",
+        lambda p: isinstance(p.get("name"), dict),
+    ),
     "any address": ("address", "rejects-address-of-other-type", lambda _: True),
-    "an array as address": ("address", "rejects-address-of-other-type", lambda p: isinstance(p["address"], list)),
-    "an object as address": ("address", "rejects-address-of-other-type", lambda p: isinstance(p["address"], dict)),
+    "an array as address": (
+        "address",
+        "rejects-address-of-other-type",
+        lambda p: isinstance(p["address"], list),
+    ),
+    "an object as address": (
+        "address",
+        "rejects-address-of-other-type",
+        lambda p: isinstance(p["address"], dict),
+    ),
 }
 
 
@@ -60,7 +98,11 @@ def accepting(operation: str, key: str, accepts: Accepts) -> Callable[..., list[
 
     def problems(self: Reference, payload: Any, asked: str) -> list[Problem]:
         found = Reference.problems(self, payload, asked)
-        if asked != operation or not isinstance(payload, dict) or key not in {field for field, _ in found}:
+        if (
+            asked != operation
+            or not isinstance(payload, dict)
+            or key not in {field for field, _ in found}
+        ):
             return found
         return [problem for problem in found if problem[0] != key] if accepts(payload) else found
 
@@ -115,10 +157,18 @@ def stores_anyway(when: Callable[[Any], bool]) -> Callable[..., Response]:
 for wrong, when in {
     "every payload": lambda _: True,
     "a payload without a name": lambda payload: "name" not in payload,
-    "a payload of the wrong address": lambda payload: not isinstance(payload.get("address", ""), str),
-    "a payload of a long name": lambda payload: isinstance(payload.get("name"), str) and len(payload["name"]) > 30,
+    "a payload of the wrong address": lambda payload: (
+        not isinstance(payload.get("address", ""), str)
+    ),
+    "a payload of a long name": lambda payload: (
+        isinstance(payload.get("name"), str) and len(payload["name"]) > 30
+    ),
 }.items():
-    breaks(f"create: {wrong} is rejected and stored", "rejected-create-adds-nothing", create=stores_anyway(when))
+    breaks(
+        f"create: {wrong} is rejected and stored",
+        "rejected-create-adds-nothing",
+        create=stores_anyway(when),
+    )
 breaks(
     "create: every payload is rejected and stored, in generic mode",
     "rejected-create-adds-nothing",
@@ -140,7 +190,11 @@ def changes_anyway(*keys: str) -> Callable[..., Response]:
 
 
 for keys in (("name",), ("address",), ("name", "address")):
-    breaks(f"update: rejected after {keys}", "rejected-update-changes-nothing", update=changes_anyway(*keys))
+    breaks(
+        f"update: rejected after {keys}",
+        "rejected-update-changes-nothing",
+        update=changes_anyway(*keys),
+    )
 
 
 def forgets_address(self: Reference, id: str, payload: Any) -> Response:
@@ -154,9 +208,15 @@ def looks_first(self: Reference, id: str, payload: Any) -> Response:
     return Reference.update(self, id, payload) if self.find(id) else self.missing("update")
 
 
-breaks("update: a rejected one forgets the address", "rejected-update-changes-nothing", update=forgets_address)
 breaks(
-    "update: the store is looked for before the payload is validated", "update-validates-first", update=looks_first
+    "update: a rejected one forgets the address",
+    "rejected-update-changes-nothing",
+    update=forgets_address,
+)
+breaks(
+    "update: the store is looked for before the payload is validated",
+    "update-validates-first",
+    update=looks_first,
 )
 
 # What is added under another name
@@ -177,8 +237,16 @@ def adds_another(operation: str, when: Callable[[Any], bool]) -> Callable[..., R
 
 REJECTED = "rejected-create-adds-no-other", "rejected-update-adds-no-other"
 OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Callable[[int], bool]]] = {
-    "every rejected write adds another store": (REJECTED, ("create", "update"), lambda status: status == 400),
-    "every update adds another store": (("update-adds-no-other",), ("update",), lambda status: status == 200),
+    "every rejected write adds another store": (
+        REJECTED,
+        ("create", "update"),
+        lambda status: status == 400,
+    ),
+    "every update adds another store": (
+        ("update-adds-no-other",),
+        ("update",),
+        lambda status: status == 200,
+    ),
 }
 for wrong, (checks, operations, when) in OTHERS.items():
     methods: dict[str, Any] = {operation: adds_another(operation, when) for operation in operations}

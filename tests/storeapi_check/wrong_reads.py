@@ -49,14 +49,20 @@ LISTS: dict[str, Callable[[list[Store]], list[Store]]] = {
 }
 for wrong, choose in LISTS.items():
     breaks(wrong, "list-has-every-store", all=lambda self, c=choose: c(self.stores))
-breaks("the list as an object", "list-is-an-array", listing=lambda self, _: self.success("list", {"all": self.all()}))
+breaks(
+    "the list as an object",
+    "list-is-an-array",
+    listing=lambda self, _: self.success("list", {"all": self.all()}),
+)
 NO_LISTS: dict[str, object] = {"nothing": [], "an object": {}}
 for wrong, value in NO_LISTS.items():
     breaks(
         f"the empty name lists {wrong}",
         "empty-name-lists-all",
         handle=lambda self, method, target, body, v=value: (
-            self.success("list", v) if target.endswith("?name=") else Reference.handle(self, method, target, body)
+            self.success("list", v)
+            if target.endswith("?name=")
+            else Reference.handle(self, method, target, body)
         ),
     )
 
@@ -70,7 +76,8 @@ def plain(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """The text with each letter and its accent as one character, as JavaScript's `localeCompare` takes it."""
+    """The text with each letter and its accent as one character, as JavaScript's `localeCompare`
+    takes it."""
     return unicodedata.normalize("NFC", text)
 
 
@@ -97,30 +104,47 @@ MATCHES: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "ignoring case of other letters": (
         CHARACTERS,
         lambda have, name: (
-            re.fullmatch(re.escape(have), name, 0) or (not name.isascii() and have.lower() == name.lower())
+            re.fullmatch(re.escape(have), name, 0)
+            or (not name.isascii() and have.lower() == name.lower())
         ),
     ),
     "ignoring accents": (CHARACTERS, lambda have, name: plain(have) == plain(name)),
     "in the composed form": (CHARACTERS, lambda have, name: composed(have) == composed(name)),
     "trimming the value": (BLANKS, lambda have, name: have == name.strip() or have == name),
     "trimming the name": (BLANKS, lambda have, name: name in (have, have.strip())),
-    "with one blank for two": (BLANKS, lambda have, name: " ".join(name.split()) == " ".join(have.split())),
+    "with one blank for two": (
+        BLANKS,
+        lambda have, name: " ".join(name.split()) == " ".join(have.split()),
+    ),
     "by pattern of SQL": (PATTERNS, like),
     "by regular expression": (PATTERNS, lambda have, name: have == name or regular(have, name)),
     "by glob": (PATTERNS, lambda have, name: name in {have, "*"}),
-    "by nothing with an emoji": (CHARACTERS, lambda have, name: have == name and max(name) < "\U00010000"),
+    "by nothing with an emoji": (
+        CHARACTERS,
+        lambda have, name: have == name and max(name) < "\U00010000",
+    ),
 }
 
 
 for wrong, (check, compare) in MATCHES.items():
-    breaks(f"filter {wrong}", check, matches=lambda self, store, name, c=compare: bool(c(store["name"], name)))
+    breaks(
+        f"filter {wrong}",
+        check,
+        matches=lambda self, store, name, c=compare: bool(c(store["name"], name)),
+    )
 SEVERAL: dict[str, Callable[[list[Store]], list[Store]]] = {
     "only the first of several matches": lambda stores: stores[:1],
     "only the last of several matches": lambda stores: stores[-1:],
-    "one match per address": lambda stores: list({store["address"]: store for store in stores}.values()),
+    "one match per address": lambda stores: list(
+        {store["address"]: store for store in stores}.values()
+    ),
 }
 for wrong, choose in SEVERAL.items():
-    breaks(wrong, "filter-finds-every-match", matching=lambda self, name, c=choose: c(Reference.matching(self, name)))
+    breaks(
+        wrong,
+        "filter-finds-every-match",
+        matching=lambda self, name, c=choose: c(Reference.matching(self, name)),
+    )
 for key in ("address", "id"):
     breaks(
         f"filter by {key} too",
@@ -133,7 +157,9 @@ breaks("filter ignored", "filter-without-match", matching=lambda self, name: sel
 
 def no_match(response: Callable[[Reference], Response]) -> Callable[..., Response]:
     """Another response when a filter finds nothing."""
-    return lambda self, name: response(self) if name and not self.matching(name) else Reference.listing(self, name)
+    return lambda self, name: (
+        response(self) if name and not self.matching(name) else Reference.listing(self, name)
+    )
 
 
 NO_MATCH: dict[str, Callable[[Reference], Response]] = {

@@ -1,4 +1,5 @@
-"""Mutants whose responses look wrong: the liveness route, status, headers, JSON, and the looks of a store."""
+"""Mutants whose responses look wrong: the liveness route, status, headers, JSON, and the looks
+of a store."""
 
 import json
 from collections.abc import Callable
@@ -10,9 +11,15 @@ from tests.storeapi_check.reference import JSON, GenericReference, Reference, Re
 # The liveness route
 
 for wrong, body in {"in lower case": b"ok", "with a line end": b"OK\n", "as JSON": b'"OK"'}.items():
-    breaks(f"OK {wrong}", "test-returns-ok", test=lambda self, b=body: self.send("test", 200, b, "text/plain"))
+    breaks(
+        f"OK {wrong}",
+        "test-returns-ok",
+        test=lambda self, b=body: self.send("test", 200, b, "text/plain"),
+    )
 breaks("OK called JSON", "test-returns-ok", test=lambda self: self.send("test", 200, b"OK", JSON))
-breaks("OK with 201", "test-returns-ok", test=lambda self: self.send("test", 201, b"OK", "text/plain"))
+breaks(
+    "OK with 201", "test-returns-ok", test=lambda self: self.send("test", 201, b"OK", "text/plain")
+)
 breaks("no /test", "test-returns-ok", test=lambda self: self.missing("test"))
 breaks(
     "OK cacheable",
@@ -23,10 +30,14 @@ breaks(
 # Headers and status
 
 
-def header(operation: str, failed: bool, name: str, value: str | None) -> Callable[..., dict[str, str]]:
+def header(
+    operation: str, failed: bool, name: str, value: str | None
+) -> Callable[..., dict[str, str]]:
     """Another value, or none, for one header of one operation's successes or errors."""
 
-    def headers(self: Reference, asked: str, status: int, headers: dict[str, str]) -> dict[str, str]:
+    def headers(
+        self: Reference, asked: str, status: int, headers: dict[str, str]
+    ) -> dict[str, str]:
         if asked == operation and (status >= 400) == failed:
             headers = {key: text for key, text in headers.items() if key != name}
             return headers if value is None else {**headers, name: value}
@@ -42,7 +53,11 @@ for operation in STORE_OPERATIONS:
         ("cache-control", None),
         ("cache-control", "no-cache, no-store"),
     ):
-        breaks(f"{name} {value} on {operation}", f"success-has-{name}", headers=header(operation, False, name, value))
+        breaks(
+            f"{name} {value} on {operation}",
+            f"success-has-{name}",
+            headers=header(operation, False, name, value),
+        )
 for operation in ("create", "update"):
     for of, mode in ((Reference, "detailed"), (GenericReference, "generic")):
         for name, value in (("content-type", "application/problem+json"), ("cache-control", None)):
@@ -71,7 +86,9 @@ breaks(
     "no headers on an empty array",
     "success-has-cache-control",
     success=lambda self, operation, value: (
-        Response(200, b"[]", {"content-type": JSON}) if value == [] else Reference.success(self, operation, value)
+        Response(200, b"[]", {"content-type": JSON})
+        if value == []
+        else Reference.success(self, operation, value)
     ),
 )
 
@@ -92,7 +109,10 @@ LOOKS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "no address instead of null": ("store-has-three-properties", without_null),
     "id as a string": ("store-id-is-an-integer", lambda store: {**store, "id": str(store["id"])}),
     "id as a float": ("store-id-is-an-integer", lambda store: {**store, "id": float(store["id"])}),
-    "address as an array": ("store-address-is-a-string-or-null", lambda store: {**store, "address": []}),
+    "address as an array": (
+        "store-address-is-a-string-or-null",
+        lambda store: {**store, "address": []},
+    ),
 }
 for operation in STORE_OPERATIONS:
     for look, (check, change) in LOOKS.items():
@@ -106,12 +126,30 @@ for operation, check in (
 ):
     blank = shows(operation, lambda store: {**store, "address": store["address"] or ""})
     breaks(f"empty address instead of null on {operation}", check, show=blank)
-breaks("name as an object", "store-name-is-a-string", show=shows("read", lambda store: {**store, "name": {}}))
-breaks("create returns an array", "create-returns-the-new-store", show=shows("create", lambda store: [store]))
-breaks("create returns a wrapper", "create-returns-the-new-store", show=shows("create", lambda s: {"store": s}))
+breaks(
+    "name as an object",
+    "store-name-is-a-string",
+    show=shows("read", lambda store: {**store, "name": {}}),
+)
+breaks(
+    "create returns an array",
+    "create-returns-the-new-store",
+    show=shows("create", lambda store: [store]),
+)
+breaks(
+    "create returns a wrapper",
+    "create-returns-the-new-store",
+    show=shows("create", lambda s: {"store": s}),
+)
 breaks("create returns null", "create-returns-the-new-store", show=shows("create", lambda _: None))
-breaks("update returns null", "update-returns-the-updated-store", show=shows("update", lambda _: None))
-breaks("create returns only the id", "store-has-three-properties", show=shows("create", lambda s: {"id": s["id"]}))
+breaks(
+    "update returns null", "update-returns-the-updated-store", show=shows("update", lambda _: None)
+)
+breaks(
+    "create returns only the id",
+    "store-has-three-properties",
+    show=shows("create", lambda s: {"id": s["id"]}),
+)
 
 # JSON
 

@@ -10,15 +10,23 @@ replace, update = Reference.replace, Reference.update
 REPLACES: dict[str, tuple[str, Callable[[Any, Store, Any], object]]] = {
     "takes the client's id": (
         "update-keeps-the-id",
-        lambda self, store, payload: (replace(self, store, payload), store.update(id=payload.get("id", store["id"]))),
+        lambda self, store, payload: (
+            replace(self, store, payload),
+            store.update(id=payload.get("id", store["id"])),
+        ),
     ),
     "numbers the store anew": (
         "update-keeps-the-id",
-        lambda self, store, payload: (replace(self, store, payload), store.update(id=len(self.stores) + 1)),
+        lambda self, store, payload: (
+            replace(self, store, payload),
+            store.update(id=len(self.stores) + 1),
+        ),
     ),
     "changes all of that name": (
         "update-changes-only-that-store",
-        lambda self, store, payload: [replace(self, one, payload) for one in self.matching(store["name"])],
+        lambda self, store, payload: [
+            replace(self, one, payload) for one in self.matching(store["name"])
+        ],
     ),
     "changes the first of that name": (
         "update-changes-only-that-store",
@@ -26,7 +34,11 @@ REPLACES: dict[str, tuple[str, Callable[[Any, Store, Any], object]]] = {
     ),
 }
 for wrong, (check, act) in REPLACES.items():
-    breaks(f"an update {wrong}", check, replace=lambda self, store, payload, a=act: a(self, store, payload))
+    breaks(
+        f"an update {wrong}",
+        check,
+        replace=lambda self, store, payload, a=act: a(self, store, payload),
+    )
 
 
 def elsewhere(self: Reference, id: str, payload: Any) -> Response:
@@ -48,7 +60,11 @@ def unique(self: Reference, id: str, payload: Any) -> Response:
 
 def different(self: Reference, id: str, payload: Any) -> Response:
     store = self.find(id)
-    if store and not self.problems(payload, "update") and self.values(payload, store, "").items() <= store.items():
+    if (
+        store
+        and not self.problems(payload, "update")
+        and self.values(payload, store, "").items() <= store.items()
+    ):
         return self.error("update", 409, "Conflict", "the same")
     return update(self, id, payload)
 
@@ -56,7 +72,9 @@ def different(self: Reference, id: str, payload: Any) -> Response:
 def upserted(self: Reference, id: str, payload: Any) -> Response:
     if self.problems(payload, "update") or self.find(id):
         return update(self, id, payload)
-    self.stores.append({"id": int(id) if id.isdigit() else 0, **self.values(payload, None, "update")})
+    self.stores.append(
+        {"id": int(id) if id.isdigit() else 0, **self.values(payload, None, "update")}
+    )
     return self.success("update", self.stores[-1])
 
 
@@ -98,7 +116,11 @@ class Behind(Reference):
         return self.success("update", {**store, **self.waiting[1]})
 
 
-@mutant("an update with the address before the name", "create-reads-json-escapes", "update-reads-json-escapes")
+@mutant(
+    "an update with the address before the name",
+    "create-reads-json-escapes",
+    "update-reads-json-escapes",
+)
 class InOrder(Reference):
     def parse(self, body: bytes) -> Any:
         payload = super().parse(body)

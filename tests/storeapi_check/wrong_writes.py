@@ -19,10 +19,15 @@ IDS: dict[str, tuple[str, Callable[[list[Store], Any], Any]]] = {
         "create-again-makes-another",
         lambda stores, _: len({store["name"] for store in stores}) + 1,
     ),
-    "the client's": ("create-takes-no-id-from-client", lambda stores, payload: payload.get("id", len(stores) + 1)),
+    "the client's": (
+        "create-takes-no-id-from-client",
+        lambda stores, payload: payload.get("id", len(stores) + 1),
+    ),
     "the client's if a string": (
         "create-takes-no-id-from-client",
-        lambda stores, payload: payload["id"] if isinstance(payload.get("id"), str) else len(stores) + 1,
+        lambda stores, payload: (
+            payload["id"] if isinstance(payload.get("id"), str) else len(stores) + 1
+        ),
     ),
     "the client's if higher": (
         "create-takes-no-id-from-client",
@@ -30,7 +35,9 @@ IDS: dict[str, tuple[str, Callable[[list[Store], Any], Any]]] = {
     ),
 }
 for wrong, (check, choose) in IDS.items():
-    breaks(f"the id is {wrong}", check, next_id=lambda self, payload, c=choose: c(self.stores, payload))
+    breaks(
+        f"the id is {wrong}", check, next_id=lambda self, payload, c=choose: c(self.stores, payload)
+    )
 
 
 @mutant("rejected creates take a number", "rejected-create-takes-no-number")
@@ -73,7 +80,11 @@ class UpdateConsumes(Reference):
 @mutant("creates at the same time get one id", "create-at-the-same-time")
 class Races(Reference):
     def handle(self, method: str, target: str, body: bytes) -> Response:
-        return self.create(self.parse(body)) if method == "POST" else super().handle(method, target, body)
+        return (
+            self.create(self.parse(body))
+            if method == "POST"
+            else super().handle(method, target, body)
+        )
 
     def next_id(self, payload: Any) -> Any:
         number = len(self.stores) + 1
@@ -106,11 +117,17 @@ def forgets(self: Reference, payload: Any) -> Store:
 def unique(self: Reference, payload: Any) -> Response:
     name = payload.get("name") if isinstance(payload, dict) else None
     taken = isinstance(name, str) and self.matching(name)
-    return self.error("create", 409, "Conflict", "taken") if taken else Reference.create(self, payload)
+    return (
+        self.error("create", 409, "Conflict", "taken") if taken else Reference.create(self, payload)
+    )
 
 
 breaks("a create with a taken name updates", "create-again-makes-another", add=upserts)
-breaks("a create with the id of a store updates it", "create-takes-no-id-from-client", add=upserts_by_id)
+breaks(
+    "a create with the id of a store updates it",
+    "create-takes-no-id-from-client",
+    add=upserts_by_id,
+)
 breaks("a create with a taken name is refused", "create-again-makes-another", create=unique)
 breaks("creates are answered and not kept", "create-is-seen-by-id", add=forgets)
 
@@ -120,9 +137,15 @@ TEXTS: dict[str, tuple[str, Callable[[str], str]]] = {
     "trimmed": ("takes-fields-from-payload", str.strip),
     "trimmed at its end": ("takes-fields-from-payload", str.rstrip),
     "escaped for HTML": ("takes-fields-from-payload", html.escape),
-    "in ASCII": ("takes-fields-from-payload", lambda text: text.encode("ascii", "replace").decode()),
+    "in ASCII": (
+        "takes-fields-from-payload",
+        lambda text: text.encode("ascii", "replace").decode(),
+    ),
     "without line ends": ("takes-fields-from-payload", lambda text: text.replace("\r\n", "\n")),
-    "without emoji": ("takes-fields-from-payload", lambda text: "".join(c for c in text if c < "\U00010000")),
+    "without emoji": (
+        "takes-fields-from-payload",
+        lambda text: "".join(c for c in text if c < "\U00010000"),
+    ),
     "with percents decoded": ("takes-fields-from-payload", lambda text: text.replace("%41", "A")),
     "in lower case": ("takes-fields-from-payload", str.lower),
     "cut at 255": ("limits-only-the-name", lambda text: text[:255]),
@@ -155,9 +178,17 @@ ADDRESSES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 for operation in ("create", "update"):
     for wrong, (check, text) in TEXTS.items():
         for key in ("address",) if wrong in IN_ADDRESSES else ("name", "address"):
-            breaks(f"{operation}: {key} {wrong}", f"{operation}-{check}", values=stores(operation, key, sent(text)))
+            breaks(
+                f"{operation}: {key} {wrong}",
+                f"{operation}-{check}",
+                values=stores(operation, key, sent(text)),
+            )
     for wrong, (check, change) in ADDRESSES.items():
-        breaks(f"{operation}: {wrong}", f"{operation}-{check}", values=stores(operation, "address", change))
+        breaks(
+            f"{operation}: {wrong}",
+            f"{operation}-{check}",
+            values=stores(operation, "address", change),
+        )
     breaks(
         f"{operation}: other keys are stored",
         "create-stores-no-other-key",
@@ -178,7 +209,10 @@ breaks(
     "update: the address is kept when none is sent",
     "update-without-address-gives-null",
     values=lambda self, payload, before, asked: (
-        {**(before or {"address": None}), **{key: payload[key] for key in ("name", "address") if key in payload}}
+        {
+            **(before or {"address": None}),
+            **{key: payload[key] for key in ("name", "address") if key in payload},
+        }
     ),
 )
 
@@ -193,7 +227,10 @@ def keeps_address(self: Reference, payload: Any, before: Store | None, asked: st
 KEEPS: dict[str, Callable[[Any, Any, Store | None, str], Store]] = {
     "the address is kept when the name stays": keeps_address,
     "only the name is replaced": lambda self, payload, before, asked: (
-        {"name": payload["name"], "address": before["address"] if before else payload.get("address")}
+        {
+            "name": payload["name"],
+            "address": before["address"] if before else payload.get("address"),
+        }
     ),
     "only the address is replaced": lambda self, payload, before, asked: (
         {"name": before["name"] if before else payload["name"], "address": payload.get("address")}

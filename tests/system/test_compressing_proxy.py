@@ -1,4 +1,5 @@
-"""Conditional requests through a real nginx with `gzip on`, which marks every tag as weak (decision 33)."""
+"""Conditional requests through a real nginx with `gzip on`, which marks every tag as weak
+(decision 33)."""
 
 import gzip
 from collections.abc import Iterator
@@ -15,7 +16,10 @@ GZIP = "gzip on; gzip_types application/json; gzip_min_length 1; gzip_proxied an
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Client"]:
     folder: Path = tmp_path_factory.mktemp("proxy")
-    with serving(folder, "--examples") as service, nginx(folder, service.port, settings=GZIP) as port:
+    with (
+        serving(folder, "--examples") as service,
+        nginx(folder, service.port, settings=GZIP) as port,
+    ):
         yield Client(service.process, port, folder)
 
 
@@ -23,7 +27,8 @@ class Client(Running):
     """Asks through the proxy, for compressed content."""
 
     def ask(self, method: str, path: str, body: object = None, **fields: str) -> Response:
-        """Send one request; `if_match` is If-Match. The body of the response is no longer compressed."""
+        """Send one request; `if_match` is If-Match. The body of the response is no longer
+        compressed."""
         headers = {name.replace("_", "-"): value for name, value in fields.items()}
         response = self.request(method, path, body, headers | {"accept-encoding": "gzip"})
         if response.headers.get("content-encoding") == "gzip":
@@ -35,12 +40,18 @@ class Client(Running):
         return self.ask("GET", path).headers["etag"]
 
 
-@pytest.mark.parametrize("path", ["/api/stores", "/api/stores/2", "/api/stores?name=Harbour", "/api/stores?limit=2"])
+@pytest.mark.parametrize(
+    "path", ["/api/stores", "/api/stores/2", "/api/stores?name=Harbour", "/api/stores?limit=2"]
+)
 def test_a_weakened_tag_gets_304(client: Client, path: str) -> None:
     tag = client.tag(path)
     assert tag.startswith("W/")
     response = client.ask("GET", path, if_none_match=f'"0.aaaaaaaa", {tag}')
-    assert (response.status, response.body, response.headers["etag"].removeprefix("W/")) == (304, b"", tag[2:])
+    assert (response.status, response.body, response.headers["etag"].removeprefix("W/")) == (
+        304,
+        b"",
+        tag[2:],
+    )
 
 
 def test_a_weakened_tag_lets_an_update_pass_once(client: Client) -> None:

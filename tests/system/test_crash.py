@@ -1,4 +1,5 @@
-"""Whatever is killed, and at whatever moment: the next start works, and nothing acknowledged is gone.
+"""Whatever is killed, and at whatever moment: the next start works, and nothing acknowledged is
+gone.
 
 `make soak` does the same at every call, and hundreds of times.
 """
@@ -15,7 +16,8 @@ TWO = ("--workers=2",)
 
 
 def test_a_killed_first_start_can_be_repeated(tmp_path: Path) -> None:
-    """Before the file is in WAL mode it has a rollback journal, which the next start has to undo."""
+    """Before the file is in WAL mode it has a rollback journal, which the next start has to
+    undo."""
     moments = [("pwrite64", 1), ("fdatasync", 4), ("unlink", 1)]
     row = crash.kill_first_start(tmp_path, moments)
     assert row.violations == []
@@ -23,7 +25,8 @@ def test_a_killed_first_start_can_be_repeated(tmp_path: Path) -> None:
 
 
 def test_a_killed_migration_can_be_repeated(tmp_path: Path) -> None:
-    """All data is as it was; the program that knows only the older schema refuses the newer file."""
+    """All data is as it was; the program that knows only the older schema refuses the newer
+    file."""
     moments = [("pwrite64", 12), ("fdatasync", 2)]
     row = crash.kill_migration(tmp_path, moments, 800)
     assert row.violations == []

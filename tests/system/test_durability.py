@@ -1,4 +1,5 @@
-"""A response to a write says that it is on the disk; whatever kills the service takes none of them away."""
+"""A response to a write says that it is on the disk; whatever kills the service takes none of
+them away."""
 
 import os
 import signal
@@ -20,7 +21,9 @@ def test_between_a_request_and_its_response_the_log_is_synced(tmp_path: Path) ->
     with serving(tmp_path, program=program) as service:
         for number in range(5):
             assert service.request("POST", "/api/stores", {"name": "New"}).status == 200
-            assert service.request("PUT", f"/api/stores/{number + 1}", {"name": "Newer"}).status == 200
+            assert (
+                service.request("PUT", f"/api/stores/{number + 1}", {"name": "Newer"}).status == 200
+            )
         os.killpg(service.process.pid, signal.SIGTERM)
         service.process.wait(TIMEOUT)
     steps = []

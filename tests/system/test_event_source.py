@@ -13,11 +13,13 @@ from tests.harness.postgres_server import running
 from tests.harness.process import Running, free_port, serving
 
 AWAY = 1.0
-"""Seconds without the database: less than a comment's interval, so that nothing at all comes on the stream."""
+"""Seconds without the database: less than a comment's interval, so that nothing at all comes on
+the stream."""
 
 
 def program() -> str:
-    """Return `examples/live.js` with a pause of 0.2 s instead of 5 s; the page notes what it heard."""
+    """Return `examples/live.js` with a pause of 0.2 s instead of 5 s; the page notes what it
+    heard."""
     text = (ROOT / "examples/live.js").read_text().replace("export function", "function")
     pause = "timer = setTimeout(connect, 5000);"
     assert text.count(pause) == 1

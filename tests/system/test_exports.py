@@ -1,4 +1,5 @@
-"""Exports of a service and of the command, on each kind of database: the same bytes, of one moment."""
+"""Exports of a service and of the command, on each kind of database: the same bytes, of one
+moment."""
 
 import csv
 import io
@@ -25,7 +26,12 @@ TYPES = {
 STORES = [*TRICKY[:6], *TRICKY[7:], *(Payload(f"Zürich {number}") for number in range(1100))]
 
 
-KEYS = [(1, "Store Number", "007"), (3, "Store Number", "9"), (5, "Store Number", "=1"), (5, "ERP", "x")]
+KEYS = [
+    (1, "Store Number", "007"),
+    (3, "Store Number", "9"),
+    (5, "Store Number", "=1"),
+    (5, "ERP", "x"),
+]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -40,7 +46,10 @@ def exported(
         fill_with(database, STORES)
         with databases.writing(database.url) as session:
             for row in KEYS:
-                session.execute("INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row)
+                session.execute(
+                    "INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)",
+                    row,
+                )
         with serving(folder, database=database.url) as service:
             yield service, database
 
@@ -78,14 +87,22 @@ def test_the_route_sends_what_the_command_writes(exported: tuple[Running, Databa
             assert got.headers["content-disposition"] == f'attachment; filename="stores.{format}"'
             assert got.headers["cache-control"] == "no-cache"
             assert got.headers.get("etag") == f'"{now}"' or "at" in query or "with" in query
-    assert service.request("GET", "/api/export").body == run("export", "--database", database.url).stdout
+    assert (
+        service.request("GET", "/api/export").body
+        == run("export", "--database", database.url).stdout
+    )
 
 
-def test_an_export_has_every_store_once_with_the_version_of_the_list(exported: tuple[Running, Database]) -> None:
+def test_an_export_has_every_store_once_with_the_version_of_the_list(
+    exported: tuple[Running, Database],
+) -> None:
     service, _ = exported
     more = {"version": version(service)}
     stores = service.request("GET", "/api/stores").json
-    expected = [{**store, "id": str(store["id"]), "address": store["address"] or "", **more} for store in stores]
+    expected = [
+        {**store, "id": str(store["id"]), "address": store["address"] or "", **more}
+        for store in stores
+    ]
     assert listed(service, "") == expected
     lines = service.request("GET", "/api/export?format=jsonl").body.splitlines()
     assert [json.loads(line) for line in lines] == [{**store, **more} for store in stores]
@@ -96,18 +113,28 @@ def test_the_past_is_exported_with_its_version(exported: tuple[Running, Database
     service.request("PUT", "/api/stores/1", {"name": "Z"})
     was = listed(service, "at=2")
     assert [(row["id"], row["name"], row["address"], row["version"][:2]) for row in was] == [
-        (str(id), store.name, store.address or "", "2.") for id, store in enumerate(STORES[:2], start=1)
+        (str(id), store.name, store.address or "", "2.")
+        for id, store in enumerate(STORES[:2], start=1)
     ]
     assert service.request("GET", "/api/export?at=9999").status == 400
     assert service.request("GET", "/api/export?at=1.aaaaaaaa").status == 410
 
 
-def test_the_keys_of_outside_systems_stand_beside_their_stores(exported: tuple[Running, Database]) -> None:
+def test_the_keys_of_outside_systems_stand_beside_their_stores(
+    exported: tuple[Running, Database],
+) -> None:
     service, _ = exported
     rows = listed(service, "with=STORE%20NUMBER")
-    assert {int(row["id"]): row["Store Number"] for row in rows if row["Store Number"]} == {1: "007", 3: "9", 5: "=1"}
+    assert {int(row["id"]): row["Store Number"] for row in rows if row["Store Number"]} == {
+        1: "007",
+        3: "9",
+        5: "=1",
+    }
     refused = service.request("GET", "/api/export?with=Nummer")
-    assert (refused.status, refused.json["validation"]) == (400, {"source": "query", "keys": ["with"]})
+    assert (refused.status, refused.json["validation"]) == (
+        400,
+        {"source": "query", "keys": ["with"]},
+    )
     assert "ERP, Store Number" in refused.json["message"]
 
 
@@ -120,7 +147,9 @@ def test_a_poller_gets_304_until_something_changes(exported: tuple[Running, Data
     assert service.request("GET", "/api/export", None, {"If-None-Match": tag}).status == 200
 
 
-def test_a_query_of_an_export_that_breaks_rules_is_refused(exported: tuple[Running, Database]) -> None:
+def test_a_query_of_an_export_that_breaks_rules_is_refused(
+    exported: tuple[Running, Database],
+) -> None:
     service, _ = exported
     for query, key in (("format=xls", "format"), ("q=a&q=b", "q"), ("with=" + "x" * 201, "with")):
         got = service.request("GET", f"/api/export?{query}")
@@ -131,7 +160,9 @@ def test_a_query_of_an_export_that_breaks_rules_is_refused(exported: tuple[Runni
 def test_slow_readers_of_exports_keep_no_more_than_four_files(fresh: Running) -> None:
     """Whoever goes away makes room, at once or when the connection is closed."""
     for number in range(8):
-        fresh.request("POST", "/api/stores", {"name": f"Store {number}", "address": "x" * (2**20 - 100)})
+        fresh.request(
+            "POST", "/api/stores", {"name": f"Store {number}", "address": "x" * (2**20 - 100)}
+        )
     readers = [slow_reader(fresh) for _ in range(exports.MAX_EXPORTS)]
     for reader in readers:
         reader.send(request("GET", "/api/export"))

@@ -1,4 +1,5 @@
-"""A create that is repeated with its Idempotency-Key until it is answered has happened once, whatever was killed."""
+"""A create that is repeated with its Idempotency-Key until it is answered has happened once,
+whatever was killed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ def test_keyed_creates_that_are_repeated_across_kills_happen_once(
 
 @pytest.mark.thorough
 def test_that_would_be_seen(tmp_path: Path) -> None:
-    """The check itself: where a key is known to one process only, its repeat elsewhere is no replay."""
+    """The check itself: where a key is known to one process only, its repeat elsewhere is no
+    replay."""
     row = kill_creates(tmp_path, 40, 1, change="remembers_only_its_own_keys")
     assert row.violations

@@ -1,4 +1,5 @@
-"""PUTs of stores with addresses of 1 MiB that change nothing: neither the database nor the service takes them in."""
+"""PUTs of stores with addresses of 1 MiB that change nothing: neither the database nor the
+service takes them in."""
 
 import asyncio
 import os
@@ -40,12 +41,16 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def put_all(service: Running, count: int, clients: int, body: bytes, fields: str = "") -> Counter[tuple[int, str]]:
+def put_all(
+    service: Running, count: int, clients: int, body: bytes, fields: str = ""
+) -> Counter[tuple[int, str]]:
     """Replace the stores in turn; return how often which status came with which tag."""
     return uvloop.run(_put_all(service.port, count, clients, body, fields))
 
 
-async def _put_all(port: int, count: int, clients: int, body: bytes, fields: str) -> Counter[tuple[int, str]]:
+async def _put_all(
+    port: int, count: int, clients: int, body: bytes, fields: str
+) -> Counter[tuple[int, str]]:
     found: Counter[tuple[int, str]] = Counter()
     numbers: Iterator[int] = iter(range(count))
 
@@ -65,7 +70,9 @@ def each_store(status: int, count: int) -> Counter[tuple[int, str]]:
     return Counter((status, f'"{1 + number % STORES}') for number in range(count))
 
 
-def test_writes_that_large_stores_refuse_or_already_are_change_nothing_and_do_not_load_them(large: Path) -> None:
+def test_writes_that_large_stores_refuse_or_already_are_change_nothing_and_do_not_load_them(
+    large: Path,
+) -> None:
     with serving(large) as service:
         assert put_all(service, 10, 10, OTHER, STALE) == each_store(412, 10)
         rest = peak_memory(service)

@@ -1,4 +1,5 @@
-"""What concurrent clients saw was possible one after another, also across a kill; and if it was not, we notice."""
+"""What concurrent clients saw was possible one after another, also across a kill; and if it was
+not, we notice."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -20,7 +21,8 @@ FEW = 200
 """Often enough for a weakened build to be caught; if not, the next ones do."""
 
 TRIES = 100
-"""Now and then one of several workers takes every connection, and a weakness that needs two of them sleeps."""
+"""Now and then one of several workers takes every connection, and a weakness that needs two of
+them sleeps."""
 
 MANY_READS = {Kind.CREATE: 6, Kind.REPLACE: 10, Kind.READ: 84}
 MANY_LISTS = {Kind.CREATE: 5, Kind.REPLACE: 77, Kind.LIST: 10, Kind.FILTER: 8}
@@ -69,11 +71,19 @@ def test_histories_are_linearizable(build: str, database: str, tmp_path: Path) -
 
 
 @in_places("2 workers", "PostgreSQL")
-def test_histories_are_linearizable_across_a_kill(build: str, database: str, tmp_path: Path) -> None:
-    """Whatever was acknowledged is there afterwards; whatever was not is there whole, or not at all."""
+def test_histories_are_linearizable_across_a_kill(
+    build: str, database: str, tmp_path: Path
+) -> None:
+    """Whatever was acknowledged is there afterwards; whatever was not is there whole, or not at
+    all."""
     recorder = Recorder()
     with serving(tmp_path, *BUILDS[build], database=database) as service:
-        recorder.run(service.port, OPERATIONS // 2, when=OPERATIONS // 5, then=partial(kill_group, service.process))
+        recorder.run(
+            service.port,
+            OPERATIONS // 2,
+            when=OPERATIONS // 5,
+            then=partial(kill_group, service.process),
+        )
     assert any(op.outcome is Outcome.UNKNOWN for op in recorder.history)
     with serving(tmp_path, *BUILDS[build], database=database) as service:
         recorder.run(service.port, OPERATIONS // 5)
@@ -117,13 +127,19 @@ def assert_finds(fault: str, recorder: Recorder, service: Running, database: str
         ("acknowledges_before_commit", "1 worker", "stale"),
         pytest.param("counts_ids_in_memory", "2 workers", "duplicate", marks=pytest.mark.thorough),
         pytest.param("ignores_if_match", "1 worker", "phantom", marks=pytest.mark.thorough),
-        pytest.param("remembers_only_its_own_keys", "2 workers", "phantom", marks=pytest.mark.thorough),
+        pytest.param(
+            "remembers_only_its_own_keys", "2 workers", "phantom", marks=pytest.mark.thorough
+        ),
         pytest.param("counts_unchanged_writes", "1 worker", "phantom", marks=pytest.mark.thorough),
     ],
 )
-def test_a_weakened_build_is_found(change: str, build: str, fault: str, database: str, tmp_path: Path) -> None:
+def test_a_weakened_build_is_found(
+    change: str, build: str, fault: str, database: str, tmp_path: Path
+) -> None:
     recorder = Recorder(mix=MANY_READS) if change == "sees_own_writes_only" else Recorder()
-    with serving(tmp_path, *BUILDS[build], env=weakened.environment(change), program=weakened.PROGRAM) as service:
+    with serving(
+        tmp_path, *BUILDS[build], env=weakened.environment(change), program=weakened.PROGRAM
+    ) as service:
         assert_finds(fault, recorder, service, database)
 
 
@@ -140,7 +156,9 @@ def test_a_write_lost_by_a_kill_is_found(database: str, tmp_path: Path) -> None:
     change = weakened.environment("acknowledges_before_commit")
     for _ in range(KILLS):
         with serving(tmp_path, env=change, program=weakened.PROGRAM) as service:
-            recorder.run(service.port, FEW, when=FEW // 2, then=partial(kill_group, service.process))
+            recorder.run(
+                service.port, FEW, when=FEW // 2, then=partial(kill_group, service.process)
+            )
         if "lost" in faults(recorder, database):
             return
     pytest.fail(f"{KILLS} kills lost nothing")

@@ -19,7 +19,8 @@ MIB = 2**20
 
 
 def stores_in(service: Running, target: str) -> int:
-    """Read a list as it comes, holding none of it, to its proper end; give how many stores it had."""
+    """Read a list as it comes, holding none of it, to its proper end; give how many stores it
+    had."""
     count = 0
     rest = b""
     with service.socket() as client:
@@ -43,7 +44,9 @@ def test_a_list_of_64_megabytes_is_sent_in_little_memory(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-def test_a_list_that_streams_while_stores_change_is_one_snapshot(fresh: Running, tmp_path: Path) -> None:
+def test_a_list_that_streams_while_stores_change_is_one_snapshot(
+    fresh: Running, tmp_path: Path
+) -> None:
     """Whatever is written while the client reads slowly: it gets what was there when it asked."""
     fill(tmp_path, (Payload(f"Store {number % 10}", "x" * 150) for number in range(SOME)))
     targets = ["/api/stores", "/api/stores?name=Store%207"]
@@ -55,7 +58,9 @@ def test_a_list_that_streams_while_stores_change_is_one_snapshot(fresh: Running,
     for id in (1, SOME // 2, SOME - 8, SOME - 2, SOME):
         changed = {"name": "Changed", "address": "while it was read"}
         assert fresh.request("PUT", f"/api/stores/{id}", changed).json["name"] == "Changed"
-        assert fresh.request("PUT", f"/api/stores/{id}", changed | {"name": "Store 7"}).status == 200
+        assert (
+            fresh.request("PUT", f"/api/stores/{id}", changed | {"name": "Store 7"}).status == 200
+        )
     assert store(fresh, "Store 7", "is new") == SOME + 1
     for wire, body in zip(wires, before, strict=True):
         with wire:

@@ -1,4 +1,5 @@
-"""A service that may use only so much memory (fault table, row A18): clients cannot make the kernel kill it."""
+"""A service that may use only so much memory (fault table, row A18): clients cannot make the
+kernel kill it."""
 
 import json
 import os
@@ -23,12 +24,15 @@ LIMIT = 256 * MIB
 
 GROUPS = Path("/sys/fs/cgroup")
 KILLED = -9
-LARGE = request("POST", "/api/stores", json.dumps({"name": "Large", "address": "x" * 1_000_000}).encode())
+LARGE = request(
+    "POST", "/api/stores", json.dumps({"name": "Large", "address": "x" * 1_000_000}).encode()
+)
 
 
 @pytest.fixture
 def limited() -> Iterator[Path]:
-    """A control group of the kernel's, with the limit; processes that write themselves into it have it."""
+    """A control group of the kernel's, with the limit; processes that write themselves into it
+    have it."""
     second = (GROUPS / "cgroup.controllers").exists()
     group = (GROUPS if second else GROUPS / "memory") / f"storekeeper-{os.getpid()}"
     try:

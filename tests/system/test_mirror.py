@@ -1,4 +1,5 @@
-"""Copies that are made of the feed alone equal the list, whatever is killed, restarted or restored."""
+"""Copies that are made of the feed alone equal the list, whatever is killed, restarted or
+restored."""
 
 import os
 import signal
@@ -90,7 +91,11 @@ class Events(Mirror):
 
 def write(service: Running, over: threading.Event) -> None:
     for number in takewhile(lambda _: not over.wait(0.005), count(1)):
-        method, target = ("POST", "/api/stores") if number % 3 else ("PUT", f"/api/stores/{1 + number // 3 % 50}")
+        method, target = (
+            ("POST", "/api/stores")
+            if number % 3
+            else ("PUT", f"/api/stores/{1 + number // 3 % 50}")
+        )
         with suppress(OSError, HTTPException):
             service.request(method, target, {"name": "Mirrored", "address": str(time.monotonic())})
 
@@ -151,7 +156,10 @@ def test_a_copy_made_of_the_feed_equals_the_list_through_kills_a_restart_and_a_r
             for mirror in mirrors:
                 mirror.start()
             for number in range(KILLS):
-                with serving(tmp_path, "--workers=2", f"--port={port}", database=url) as service, writing(service):
+                with (
+                    serving(tmp_path, "--workers=2", f"--port={port}", database=url) as service,
+                    writing(service),
+                ):
                     time.sleep(0.3)
                     if number:
                         os.kill(min(workers(service)), signal.SIGKILL)
@@ -162,7 +170,9 @@ def test_a_copy_made_of_the_feed_equals_the_list_through_kills_a_restart_and_a_r
                     kill_group(service.process)
                 with serving(tmp_path, f"--port={port}", database=url) as service:
                     assert_in_step(service, mirrors)
-            databases.copy(backup, restored, lambda *_: None)  # as a restore does it: with a new epoch
+            databases.copy(
+                backup, restored, lambda *_: None
+            )  # as a restore does it: with a new epoch
             assert [mirror.resets for mirror in mirrors] == [0, 0]
             with serving(tmp_path, f"--port={port}", database=restored) as service:
                 assert_in_step(service, mirrors)

@@ -1,4 +1,5 @@
-"""Whatever was acknowledged is there after the power failed, at whatever moment and whatever the disk had kept."""
+"""Whatever was acknowledged is there after the power failed, at whatever moment and whatever the
+disk had kept."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the domain."""
+"""The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the
+domain."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -27,16 +28,20 @@ _NO_ROUTE = Route("", "", (), is_open=True)
 
 
 class Application:
-    """Responds to requests. A route without a planner is no route; `generic` explains no invalid input."""
+    """Responds to requests. A route without a planner is no route; `generic` explains no invalid
+    input."""
 
-    def __init__(self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False) -> None:
+    def __init__(
+        self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False
+    ) -> None:
         self._planners = planners
         self._gate = gate
         self.fields = gate.fields
         self._to_response = partial(to_response, generic=generic)
 
     def plan(self, method: str, route: Route | None, headers: Fields) -> Plan:
-        """Return what a request's head asks for, which may be a refusal; header names are in lower case."""
+        """Return what a request's head asks for, which may be a refusal; header names are in
+        lower case."""
         if route is None or route.name not in self._planners:
             return self._gate.guard(constant(NOT_FOUND), method, headers)
         if route.methods and (method not in route.methods or method == "OPTIONS"):
@@ -46,10 +51,13 @@ class Application:
                 plan = self._planners[route.name](method, headers)
             except InvalidInput as error:
                 plan = constant(self._to_response(error))
-        return self._gate.guard(replace(plan, route=route.name, scope=route.scope(method)), method, headers)
+        return self._gate.guard(
+            replace(plan, route=route.name, scope=route.scope(method)), method, headers
+        )
 
     def respond(self, request: Request) -> Response | Deferred:
-        """Return the response to a complete request. Raises nothing: a bug must not end a connection's others."""
+        """Return the response to a complete request. Raises nothing: a bug must not end a
+        connection's others."""
         try:
             plan = request.plan or self._plan(request)
             admitted = plan.admit()
@@ -62,8 +70,8 @@ class Application:
 
     def complete(self, deferred: Deferred) -> Response:
         """Return the response whose future is done. Raises nothing."""
-        # The error is not raised here: this frame and the error would refer to each other, and keep all that the
-        # request took until the garbage collector comes.
+        # The error is not raised here: this frame and the error would refer to each other, and keep
+        # all that the request took until the garbage collector comes.
         error = deferred.future.exception()
         try:
             return self._to_response(error) if error else deferred.render(deferred.future.result())
@@ -71,7 +79,8 @@ class Application:
             return self._to_response(bug)
 
     def early_refusal(self, request: Request) -> Response | None:
-        """Plan a request whose body is not read yet; return its refusal if the head alone decides, or None.
+        """Plan a request whose body is not read yet; return its refusal if the head alone
+        decides, or None.
 
         It may have an `upload` afterwards, for its body.
         """
@@ -103,9 +112,11 @@ def make_application(
     max_listeners: int = 1000,
     is_draining: Callable[[], bool] = lambda: False,
 ) -> Application:
-    """Return the application on a collection, with a planner for each route. Without `tokens`, nobody needs one.
+    """Return the application on a collection, with a planner for each route. Without `tokens`,
+    nobody needs one.
 
-    At most `max_listeners` clients listen to changes. While `is_draining()`, the service is not ready.
+    At most `max_listeners` clients listen to changes. While `is_draining()`, the service is not
+    ready.
     """
     mode = settings.auth or "open"
     # What nobody can read without a token, no rebound page can.
@@ -121,7 +132,11 @@ def make_application(
         **feed.planners,
         **Imports(collection).planners,
         **operations.planners(
-            collection, gate.unknown, metrics, is_draining, ready_needs_writes=settings.ready_needs_writes
+            collection,
+            gate.unknown,
+            metrics,
+            is_draining,
+            ready_needs_writes=settings.ready_needs_writes,
         ),
         **docs.PLANNERS,
         **console.PLANNERS,

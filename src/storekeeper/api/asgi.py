@@ -14,7 +14,8 @@ from storekeeper.http.runtime import Runtime, Served
 
 
 class AsgiApplication:
-    """Responds to every HTTP request of an ASGI server. Its caller opens the collection and closes it."""
+    """Responds to every HTTP request of an ASGI server. Its caller opens the collection and
+    closes it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._application = runtime.application
@@ -41,7 +42,9 @@ class AsgiApplication:
             response = await self._respond(request, receive)
             if response is not None:
                 fields = parse_fields(framed_headers(response) + self._application.fields(headers))
-                await _send(response, fields + [(b"x-request-id", id)] * bool(id), request, receive, counted)
+                await _send(
+                    response, fields + [(b"x-request-id", id)] * bool(id), request, receive, counted
+                )
         finally:
             seconds, who = perf_counter() - began, (request.token_number, scope.get("client"), id)
             self._observe(Served(request.route, request.method, status, size, seconds, *who))
@@ -78,7 +81,8 @@ def _target(scope: Any) -> bytes:
 
 
 async def _body(request: Request, receive: Any, limit: int) -> bytes | Response | None:
-    """Return the body; the refusal if it is over the limit, without reading on; None if the client went away."""
+    """Return the body; the refusal if it is over the limit, without reading on; None if the
+    client went away."""
     if request.method in ("GET", "HEAD"):
         return b""
     body, size, upload = bytearray(), 0, request.upload
@@ -98,7 +102,9 @@ async def _body(request: Request, receive: Any, limit: int) -> bytes | Response 
             return bytes(body)
 
 
-async def _send(response: Response, headers: Any, request: Request, receive: Any, send: Any) -> None:
+async def _send(
+    response: Response, headers: Any, request: Request, receive: Any, send: Any
+) -> None:
     stop = response.stop or (lambda: None)
     try:
         await send({"type": "http.response.start", "status": response.status, "headers": headers})

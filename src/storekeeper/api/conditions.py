@@ -1,7 +1,8 @@
-"""What a head demands: its media type, entity tags, an Idempotency-Key. Imports `http` and the domain.
+"""What a head demands: its media type, entity tags, an Idempotency-Key. Imports `http` and the
+domain.
 
-Decisions 14, 33 and 36. `tests/api/test_conditions.py` holds the grammar of the tags (RFC 9110, section 13.1)
-against a second reading of it, `tests/oracles/entity_tags.py`.
+Decisions 14, 33 and 36. `tests/api/test_conditions.py` holds the grammar of the tags (RFC 9110,
+section 13.1) against a second reading of it, `tests/oracles/entity_tags.py`.
 """
 
 import re
@@ -18,11 +19,13 @@ from storekeeper.http.response import JSON, NO_CACHE, Fields, Response, error_re
 _JSON_TYPE = re.compile(rb"application/(?:json|[!#$&^_.+a-z0-9-]+\+json)")
 _UTF8 = (b"utf-8", b"utf8")
 _TAG = rb'(?:W/)?"[!#-~\x80-\xff]*+"'
-# Possessive: two commas have one way only to share the blanks between them, so that no list takes long to refuse.
+# Possessive: two commas have one way only to share the blanks between them, so that no list takes
+# long to refuse.
 _LIST = re.compile(rb"[ \t]*+(?:%b)?(?:[ \t]*+,[ \t]*+(?:%b)?)*+[ \t]*+" % (_TAG, _TAG))
 _OPAQUE = re.compile(r'"[^"]*"')
 _COMPRESSED = re.compile(rb'(?:-gzip|-br|-zstd|-deflate|;gzip)(?=")')
-"""The mark that a compressing proxy adds to a tag. It is taken off, as ours are strong (decision 33)."""
+"""The mark that a compressing proxy adds to a tag. It is taken off, as ours are strong (decision
+33)."""
 
 _KEY = re.compile(rb"[ \t]*%b[ \t]*" % KEY)
 _encode = msgspec.json.Encoder().encode
@@ -38,10 +41,12 @@ class Preconditions(msgspec.Struct, frozen=True):
     if_none_match: Tags | None = None
 
     def key(self, sent: str, token_number: int, content: tuple[Any, ...]) -> Key | None:
-        """Return the Idempotency-Key of a write, with the hash that the same request will have again.
+        """Return the Idempotency-Key of a write, with the hash that the same request will have
+        again.
 
-        `token_number` is that of the token that the key belongs to, 0 for the clients without one. The first part of
-        the content is the route: one method of it writes. None if `sent` is empty.
+        `token_number` is that of the token that the key belongs to, 0 for the clients without
+        one. The first part of the content is the route: one method of it writes. None if `sent`
+        is empty.
         """
         if not sent:
             return None
@@ -55,9 +60,14 @@ class Preconditions(msgspec.Struct, frozen=True):
 def check_type(headers: Fields) -> Response | None:
     """Return the refusal of a write whose body is not JSON."""
     types = [value for name, value in headers if name == b"content-type"]
-    # A page of another site may send a body without a type, for which browsers make no preflight (decision 14).
+    # A page of another site may send a body without a type, for which browsers make no preflight
+    # (decision 14).
     is_json = all(map(_is_json, types)) if types else field(headers, b"origin") is None
-    return check_coding(headers) if is_json else error_response(415, "Send the body as application/json")
+    return (
+        check_coding(headers)
+        if is_json
+        else error_response(415, "Send the body as application/json")
+    )
 
 
 def check_coding(headers: Fields) -> Response | None:
@@ -69,12 +79,17 @@ def check_coding(headers: Fields) -> Response | None:
 
 
 def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
-    """Return the preconditions of a write; raises InvalidInput with every violation, also of its Idempotency-Key.
+    """Return the preconditions of a write; raises InvalidInput with every violation, also of its
+    Idempotency-Key.
 
     A create ignores If-None-Match (decision 33).
     """
     names = ("if-match",) if is_create else ("if-match", "if-none-match")
-    tags = {name: parse_tags(value) for name in names if (value := field(headers, name.encode())) is not None}
+    tags = {
+        name: parse_tags(value)
+        for name in names
+        if (value := field(headers, name.encode())) is not None
+    }
     rules = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
     keys = [value for name, value in headers if name == b"idempotency-key"]
     if len(keys) > 1 or not all(map(_KEY.fullmatch, keys)):
@@ -104,7 +119,8 @@ def not_modified(if_none_match: Tags | None, current: str) -> Response | None:
 def parse_tags(value: bytes) -> Tags | None:
     """Return the entity tags in the value of a field, or ANY; None if they break the grammar.
 
-    The values of several lines have to be joined with commas, as `field` does (RFC 9110, section 5.3).
+    The values of several lines have to be joined with commas, as `field` does (RFC 9110, section
+    5.3).
     """
     if _LIST.fullmatch(value):
         return frozenset(_OPAQUE.findall(_COMPRESSED.sub(b"", value).decode("latin-1")))
@@ -112,7 +128,8 @@ def parse_tags(value: bytes) -> Tags | None:
 
 
 def _is_json(content_type: bytes) -> bool:
-    """Return whether a Content-Type is JSON in UTF-8 (decision 14, so that forms of other sites cannot write)."""
+    """Return whether a Content-Type is JSON in UTF-8 (decision 14, so that forms of other sites
+    cannot write)."""
     kind, *parameters = content_type.lower().split(b";")
     for parameter in parameters:
         key, _, value = parameter.partition(b"=")

@@ -1,4 +1,5 @@
-"""The console at /console/, with the files of `storekeeper/console`; and /, which leads there. Imports `http`."""
+"""The console at /console/, with the files of `storekeeper/console`; and /, which leads there.
+Imports `http`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,9 @@ def _plan_root(method: str, headers: Fields) -> Plan:
     """Lead people to the page; programs find nothing (decision 50)."""
     is_person = b"text/html" in (field(headers, b"accept") or b"").lower()
     return constant(
-        Response(b"", _TO_PAGE + b"vary: accept\r\n", 302) if is_person and method in ("GET", "HEAD") else NOT_FOUND
+        Response(b"", _TO_PAGE + b"vary: accept\r\n", 302)
+        if is_person and method in ("GET", "HEAD")
+        else NOT_FOUND
     )
 
 

@@ -1,8 +1,9 @@
 """The routes /openapi.json and /docs, a page that asks no other host. Imports `http`.
 
-The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the service: every route,
-method, status, header, limit and error message that one has, the other has too. Its examples of errors are what the
-service sends; `make examples` writes them. Swagger UI's files are those of an installed package that never runs.
+The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the
+service: every route, method, status, header, limit and error message that one has, the other has
+too. Its examples of errors are what the service sends; `make examples` writes them. Swagger UI's
+files are those of an installed package that never runs.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ from storekeeper.api.plan import Planner, constant
 
 _PAGES = Path(__file__).with_name("pages")
 _INSTALLED = [
-    Path(folder) / "static" for folder in getattr(find_spec("swagger_ui"), "submodule_search_locations", ())
+    Path(folder) / "static"
+    for folder in getattr(find_spec("swagger_ui"), "submodule_search_locations", ())
 ]
 _FILES = {name.encode(): _PAGES / name for name in ("docs.css", "docs.js")} | {
     name.encode(): folder / name

@@ -31,14 +31,17 @@ class InvalidJson(StorekeeperError):
 
 
 def to_response(error: BaseException, *, generic: bool = False) -> Response:
-    """Return the response to an error; what is none of the domain's is a bug. `generic` explains no invalid input."""
+    """Return the response to an error; what is none of the domain's is a bug. `generic` explains
+    no invalid input."""
     match error:
         case InvalidJson():  # no violation of a field, so generic mode names it too (decision 12)
             return error_response(400, str(error))
         case InvalidInput():
             if generic:
                 return error_response(400, f"Invalid request {error.source} input")
-            return error_response(400, str(error), validation=Validation(error.source, list(error.violations)))
+            return error_response(
+                400, str(error), validation=Validation(error.source, list(error.violations))
+            )
         case PreconditionFailed():
             response = error_response(412, str(error))
             response.tag = error.tag.encode()
@@ -61,7 +64,8 @@ NOT_FOUND = error_response(404, "Not Found")
 
 
 def not_allowed(method: str, allowed: Iterable[str]) -> Response:
-    """Return the response to a method that a path does not have; OPTIONS asks for just that (decision 16)."""
+    """Return the response to a method that a path does not have; OPTIONS asks for just that
+    (decision 16)."""
     allow = f"allow: {', '.join(allowed)}\r\n".encode()
     if method == "OPTIONS":
         return Response(b"", NO_CACHE + allow, 204)

@@ -1,7 +1,8 @@
-"""The route /api/export: all stores, or some, as a file. Imports `exports`, `sheets`, `http` and the domain.
+"""The route /api/export: all stores, or some, as a file. Imports `exports`, `sheets`, `http` and
+the domain.
 
-A thread writes the file, of one moment, before anything is sent: so a slow client keeps no transaction open, and what
-is sent is whole.
+A thread writes the file, of one moment, before anything is sent: so a slow client keeps no
+transaction open, and what is sent is whole.
 """
 
 import asyncio
@@ -43,7 +44,9 @@ class Exports:
 
     def _run(self, tags: Tags | None, request: Request) -> Deferred:
         options = parse_export_query(request.target.partition(b"?")[2])
-        return Deferred(asyncio.ensure_future(self._respond(options, tags, is_head=request.method == "HEAD")))
+        return Deferred(
+            asyncio.ensure_future(self._respond(options, tags, is_head=request.method == "HEAD"))
+        )
 
     async def _respond(self, options: Export, tags: Tags | None, *, is_head: bool) -> Response:
         # The keys of outside systems change without the list: an export with them has no tag.
@@ -53,7 +56,9 @@ class Exports:
             if unchanged := not_modified(tags, tag(state.version, state.epoch)):
                 return unchanged
         spool = self._spools.take()
-        check = within(TIMEOUT, "The export takes too long: ask for fewer stores, or run `storekeeper export`")
+        check = within(
+            TIMEOUT, "The export takes too long: ask for fewer stores, or run `storekeeper export`"
+        )
         try:
             written = await self._collection.with_snapshot(
                 lambda snapshot: exports.write(snapshot, options, None if is_head else spool, check)

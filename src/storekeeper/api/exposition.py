@@ -1,4 +1,5 @@
-"""The text of /metrics, as prometheus-client writes it. Imported when it is asked for: it takes 0.1 s."""
+"""The text of /metrics, as prometheus-client writes it. Imported when it is asked for: it takes
+0.1 s."""
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,9 @@ class _Collector(NamedTuple):
         for number, cells in enumerate(self.slots):
             if pid := int(cells[CELLS["pid",]]):
                 for found in ProcessCollector(pid=partial(int, pid), registry=None).collect():
-                    samples = [sample._replace(labels={"worker": str(number)}) for sample in found.samples]
+                    samples = [
+                        sample._replace(labels={"worker": str(number)}) for sample in found.samples
+                    ]
                     found.samples = []
                     families.setdefault(found.name, found).samples += samples
         return families.values()
@@ -54,7 +57,10 @@ def encode(slots: Slots, asked: Mapping[str, float | None]) -> bytes:
 def _add_samples(metric: Metric, name: str, totals: list[float]) -> None:
     suffix, count = "_total" * (metric.type == "counter"), 0.0
     for values in product(*FAMILIES[name].labels.values()):
-        labels, value = dict(zip(FAMILIES[name].labels, values, strict=True)), totals[CELLS[name, *values]]
+        labels, value = (
+            dict(zip(FAMILIES[name].labels, values, strict=True)),
+            totals[CELLS[name, *values]],
+        )
         if metric.type != "histogram":
             if value or name != "http_requests":  # most of them never occur
                 metric.add_sample(metric.name + suffix, labels, value)

@@ -1,7 +1,9 @@
-"""The route /api/changes: pages and server-sent events (decisions 40, 45, 51). Imports `http` and the domain.
+"""The route /api/changes: pages and server-sent events (decisions 40, 45, 51). Imports `http`
+and the domain.
 
-While clients listen, one task of the process looks for changes, also for those of other processes and machines. A
-page is read once for all listeners at the same place. Each listener is served at the pace of its client.
+While clients listen, one task of the process looks for changes, also for those of other
+processes and machines. A page is read once for all listeners at the same place. Each listener is
+served at the pace of its client.
 """
 
 import asyncio
@@ -42,12 +44,17 @@ WAKE_SLICE = 32
 
 _VARY = b"vary: authorization, accept\r\n"
 _JSON = JSON + _VARY
-_EVENTS = b"content-type: text/event-stream; charset=utf-8\r\nx-accel-buffering: no\r\n" + NO_CACHE + _VARY
+_EVENTS = (
+    b"content-type: text/event-stream; charset=utf-8\r\nx-accel-buffering: no\r\n"
+    + NO_CACHE
+    + _VARY
+)
 _REFUSED = re.compile(rb"q=0(\.0*)?")
 
 
 class _Step(NamedTuple):
-    """What follows a place: events, each with the id of its store, None if it is for all; and the next place."""
+    """What follows a place: events, each with the id of its store, None if it is for all; and
+    the next place."""
 
     events: Sequence[tuple[int | None, bytes]]
     place: Cursor
@@ -55,7 +62,8 @@ class _Step(NamedTuple):
 
 
 class Feed:
-    """Carries out requests of the changes of a collection; at most `max_listeners` clients listen at once."""
+    """Carries out requests of the changes of a collection; at most `max_listeners` clients
+    listen at once."""
 
     def __init__(self, collection: Collection, *, max_listeners: int) -> None:
         self._collection = collection
@@ -77,10 +85,16 @@ class Feed:
 
     def _read(self, tags: Tags | None, request: Request) -> Deferred:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
-        return Deferred(asyncio.ensure_future(self._page(wanted, tags, with_by=bool(request.token_number))))
+        return Deferred(
+            asyncio.ensure_future(self._page(wanted, tags, with_by=bool(request.token_number)))
+        )
 
     async def _page(self, query: ChangesQuery, tags: Tags | None, *, with_by: bool) -> Response:
-        changes, end, part = list[bytes](), query.after, query._replace(limit=min(query.limit, SLICE))
+        changes, end, part = (
+            list[bytes](),
+            query.after,
+            query._replace(limit=min(query.limit, SLICE)),
+        )
         while True:
             page = await completed(self._collection.changes(part))
             encoded = page.encode(with_by=with_by, size=sum(map(len, changes)) + len(changes))
@@ -106,7 +120,9 @@ class Feed:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
         if wanted.newest_first:
             raise InvalidInput("query", {"order": '"order" must be asc for a stream of events'})
-        if last_id:  # of a client that connects again: a 400 would end it for ever, so what is no cursor is a reset
+        # Of a client that connects again: a 400 would end it for ever, so what is no cursor is a
+        # reset.
+        if last_id:
             wanted = wanted._replace(after=parse_cursor(last_id) or Cursor(0, "?"))
 
         def render(state: State) -> Response:
@@ -123,7 +139,9 @@ class Feed:
                 self.listeners.discard(awake)
                 awake.set()
 
-            return Response(b"", _EVENTS, stream=self._stream(request, wanted, awake, state), stop=stop)
+            return Response(
+                b"", _EVENTS, stream=self._stream(request, wanted, awake, state), stop=stop
+            )
 
         return Deferred(asyncio.ensure_future(completed(self._collection.state())), render)
 
@@ -132,12 +150,14 @@ class Feed:
     ) -> AsyncGenerator[bytes, None]:
         try:
             place = Cursor(wanted.after.number(state.version, state.epoch), state.epoch)
-            # An event without data is not dispatched, but a client that connects again sends its id.
+            # An event without data is not dispatched, but a client that connects again sends its
+            # id.
             yield b"retry: 2000\nid: %b\n\n" % str(place).encode()
         except EpochEnded:
             place = Cursor(state.version, state.epoch)
             yield b"retry: 2000\n" + _reset(place)
-        # Until it has caught up, a listener to one store reads that one's changes alone; then those of all listeners.
+        # Until it has caught up, a listener to one store reads that one's changes alone; then those
+        # of all listeners.
         only, with_by = wanted.store, bool(request.token_number)
         seen: State | None = None
         sent = monotonic()
@@ -153,7 +173,9 @@ class Feed:
                 step = None  # the tokens cannot be read now; the stream stays open
             events = []
             if step is not None:
-                events = [event for id, event in step.events if id is None or wanted.store in (None, id)]
+                events = [
+                    event for id, event in step.events if id is None or wanted.store in (None, id)
+                ]
                 place = step.place
                 seen, only = (None, only) if step.more else (found, None)
             if not events and monotonic() - sent >= COMMENT_INTERVAL:
@@ -165,7 +187,8 @@ class Feed:
                 await awake.wait()
 
     async def _step(self, *key: Any) -> _Step | None:
-        """Return what follows a place, read once for all listeners there; None if the database is away."""
+        """Return what follows a place, read once for all listeners there; None if the database
+        is away."""
         if (step := self._steps.get(key)) is None:
             if len(self._steps) >= MAX_SHARED:
                 self._steps.clear()
@@ -213,7 +236,8 @@ class Feed:
 
 
 def _wants_events(accept: bytes) -> bool:
-    """Return whether a client names server-sent events, with a weight above 0 (RFC 9110, section 12.5.1)."""
+    """Return whether a client names server-sent events, with a weight above 0 (RFC 9110, section
+    12.5.1)."""
     for media_range in accept.lower().split(b","):
         kind, *parameters = (part.strip() for part in media_range.split(b";"))
         if kind == b"text/event-stream":

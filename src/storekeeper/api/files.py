@@ -1,4 +1,5 @@
-"""Static files, each whole and with a strong tag of its content (decision 33: no Range). Imports `http`."""
+"""Static files, each whole and with a strong tag of its content (decision 33: no Range). Imports
+`http`."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -22,7 +23,9 @@ _TYPES = {
 }
 
 
-def planners(page: Path, find: Callable[[bytes], Path | None], policy: bytes) -> tuple[Planner, Planner]:
+def planners(
+    page: Path, find: Callable[[bytes], Path | None], policy: bytes
+) -> tuple[Planner, Planner]:
     """Return the planners of a page and of its files; `find` returns the file of a name.
 
     `policy` is the page's Content-Security-Policy, beside what holds for every page.
@@ -36,11 +39,14 @@ def planners(page: Path, find: Callable[[bytes], Path | None], policy: bytes) ->
         path = find(last_segment(request.target.partition(b"?")[0]))
         return respond(path, fields, headers) if path else NOT_FOUND
 
-    return lambda _, fields: constant(respond(page, fields, headers)), lambda _, fields: Plan(partial(run, fields))
+    return lambda _, fields: constant(respond(page, fields, headers)), lambda _, fields: Plan(
+        partial(run, fields)
+    )
 
 
 def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
-    """Return a file, or a 304 if the `request` has its tag; `headers` are more fields of the response."""
+    """Return a file, or a 304 if the `request` has its tag; `headers` are more fields of the
+    response."""
     file = _read(path, headers)
     return not_modified(read_if_none_match(request), file.tag.decode()) or file
 
@@ -49,4 +55,6 @@ def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
 def _read(path: Path, headers: bytes) -> Response:
     content = path.read_bytes()
     fields = b"content-type: %b\r\n%b%b" % (_TYPES[path.suffix], NO_CACHE, headers)
-    return Response(content, fields, tag=b'"%b"' % blake2b(content, digest_size=16).hexdigest().encode())
+    return Response(
+        content, fields, tag=b'"%b"' % blake2b(content, digest_size=16).hexdigest().encode()
+    )

@@ -1,7 +1,9 @@
-"""The gate decides which requests are admitted, to every route. Imports `http`, `tokens` and the domain.
+"""The gate decides which requests are admitted, to every route. Imports `http`, `tokens` and the
+domain.
 
-What the head and the settings alone decide is part of the plan, which is remembered with its head. What also depends
-on the time and on the present tokens is decided anew for each request, by `Plan.admit`.
+What the head and the settings alone decide is part of the plan, which is remembered with its
+head. What also depends on the time and on the present tokens is decided anew for each request,
+by `Plan.admit`.
 """
 
 from functools import partial
@@ -17,34 +19,47 @@ from storekeeper.http.response import Fields, Response, error_response
 from storekeeper.tokens import hashed, is_well_formed
 
 Mode = Literal["open", "writes", "all"]
-_NEED_TOKENS: dict[Mode, tuple[Scope, ...]] = {"open": (), "writes": ("write",), "all": ("read", "write")}
+_NEED_TOKENS: dict[Mode, tuple[Scope, ...]] = {
+    "open": (),
+    "writes": ("write",),
+    "all": ("read", "write"),
+}
 """Which requests need a token: none, those that write, or all but those of open routes."""
 
 
 class Gate:
     """Admits requests by the settings. Without `tokens`, nobody needs a token."""
 
-    def __init__(self, pages: WebPages, mode: Mode = "open", tokens: TokenTable | None = None) -> None:
+    def __init__(
+        self, pages: WebPages, mode: Mode = "open", tokens: TokenTable | None = None
+    ) -> None:
         self._pages = pages
         self.fields = pages.fields
         self._tokens = tokens
         self._need_tokens = _NEED_TOKENS[mode]
 
     def guard(self, plan: Plan, method: str, headers: Fields) -> Plan:
-        """Return a plan with what the gate decides: a refusal, or a claim that has to be good at each request."""
+        """Return a plan with what the gate decides: a refusal, or a claim that has to be good at
+        each request."""
         fields = self._pages.fields(headers)
-        credentials = [value for name, value in headers if name == b"authorization"] if self._tokens else []
+        credentials = (
+            [value for name, value in headers if name == b"authorization"] if self._tokens else []
+        )
         claim = self._pages.respond(method, headers) or self._claim(plan.scope, credentials)
         if isinstance(refusal := claim, Response):
             return replace(plan, fields=fields, claim=lambda: refusal)
-        return replace(plan, fields=fields, claim=claim, cacheable=method == "GET" and not credentials)
+        return replace(
+            plan, fields=fields, claim=claim, cacheable=method == "GET" and not credentials
+        )
 
     def unknown(self, scope: Scope) -> str:
-        """Return why no request of this scope can be admitted now, "" if some can: the tokens are not known."""
+        """Return why no request of this scope can be admitted now, "" if some can: the tokens
+        are not known."""
         return self._tokens.unknown if self._tokens and scope in self._need_tokens else ""
 
     def _claim(self, scope: Scope | None, credentials: list[bytes]) -> Claim | Response | None:
-        """Return the claim of a head that has a Bearer token; else None, or the refusal if it needs a token."""
+        """Return the claim of a head that has a Bearer token; else None, or the refusal if it
+        needs a token."""
         tokens = self._tokens
         if tokens is None or scope is None:
             return None
@@ -55,11 +70,14 @@ class Gate:
             return partial(tokens.admit, claimed, scope)
         if scope not in self._need_tokens:
             return None
-        return challenge(401, "Writing needs a token" if scope == "write" else "Reading needs a token")
+        return challenge(
+            401, "Writing needs a token" if scope == "write" else "Reading needs a token"
+        )
 
 
 def _claimed(credentials: bytes) -> str | None:
-    """Return the hash of the token that a client sent, "" if it has not the form of one, None if it sent none."""
+    """Return the hash of the token that a client sent, "" if it has not the form of one, None if
+    it sent none."""
     scheme, _, text = credentials.partition(b" ")
     if scheme.lower() != b"bearer":
         return None

@@ -1,5 +1,5 @@
-"""The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55). Imports `http`, `sheets`,
-`concurrency` and the domain.
+"""The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55). Imports
+`http`, `sheets`, `concurrency` and the domain.
 
 A body goes to a spool while it arrives, and is read on a thread. One import runs at a time.
 """
@@ -20,7 +20,15 @@ from storekeeper.collection import Collection
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.errors import InvalidInput, Outcome, Unavailable
 from storekeeper.http.request import Request, field
-from storekeeper.http.response import JSON, Deferred, ErrorBody, Fields, Response, error_response, phrase
+from storekeeper.http.response import (
+    JSON,
+    Deferred,
+    ErrorBody,
+    Fields,
+    Response,
+    error_response,
+    phrase,
+)
 from storekeeper.imports import Counts, Import, NeedsMatch, Refused, Report, staging
 from storekeeper.imports.problems import Problem
 from storekeeper.sheets import TYPES, BadFile
@@ -35,7 +43,8 @@ LOCK_TIMEOUT = 10.0
 """Seconds that an import waits for other writers."""
 
 RESPONSE_TIMEOUT = 58.0
-"""Seconds after which an import gets its response in any case, with outcome unknown (decision 42: within 60 s)."""
+"""Seconds after which an import gets its response in any case, with outcome unknown (decision
+42: within 60 s)."""
 
 TOO_SLOW = "The import takes too long: use the command storekeeper import"
 
@@ -63,13 +72,18 @@ class Imports:
     def _plan(self, _method: str, headers: Fields) -> Plan:
         kind = (field(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
         if kind not in MEDIA_TYPES:
-            return constant(error_response(415, "Send the body as text/csv, or as XLSX with its media type"))
+            return constant(
+                error_response(415, "Send the body as text/csv, or as XLSX with its media type")
+            )
         if refusal := check_coding(headers):
             return constant(refusal)
-        return Plan(partial(self._run, read_preconditions(headers, is_create=True)), begin=self._begin)
+        return Plan(
+            partial(self._run, read_preconditions(headers, is_create=True)), begin=self._begin
+        )
 
     def _begin(self, request: Request) -> None:
-        """Take the slot before the body is read. Raises Unavailable if it is taken, InvalidInput for the query."""
+        """Take the slot before the body is read. Raises Unavailable if it is taken, InvalidInput
+        for the query."""
         parse_import_query(request.target.partition(b"?")[2])
         request.upload = self._spools.take()
 
@@ -82,7 +96,11 @@ class Imports:
         spool, request.upload = request.upload, None
         assert isinstance(spool, Spool)
         opened = partial(
-            _open, spool, replace(options, token_number=request.token_number), preconditions, request.key
+            _open,
+            spool,
+            replace(options, token_number=request.token_number),
+            preconditions,
+            request.key,
         )
         return Deferred(asyncio.ensure_future(self._import(opened)))
 
@@ -120,15 +138,23 @@ def _tag(counts: Counts) -> bytes:
     return f'"{counts.version}"'.encode()
 
 
-def _open(spool: Spool, options: Import, preconditions: Preconditions, sent: str) -> tuple[SheetRows, Import]:
+def _open(
+    spool: Spool, options: Import, preconditions: Preconditions, sent: str
+) -> tuple[SheetRows, Import]:
     """Return the rows of a body, and what to do with them. Raises BadFile."""
     spool.seek(0)
     hashed = hashlib.file_digest(spool, "sha256").hexdigest()
     key = preconditions.key(sent, options.token_number, ("imports", options, hashed))
     rows = SheetRows(spool, options, within(READ_TIMEOUT, TOO_SLOW))
-    return rows, replace(options, match=rows.match, if_match=preconditions.if_match, idempotency_key=key)
+    return rows, replace(
+        options, match=rows.match, if_match=preconditions.if_match, idempotency_key=key
+    )
 
 
 def _invalid(error: BadFile) -> InvalidInput:
     text = f"{error}: try {error.parameter}={error.value}" if error.value else str(error)
-    return InvalidInput("query", {error.parameter: text}) if error.parameter else InvalidInput("payload", text)
+    return (
+        InvalidInput("query", {error.parameter: text})
+        if error.parameter
+        else InvalidInput("payload", text)
+    )

@@ -1,7 +1,8 @@
 """What the processes of a service count. Imports `http` and the domain.
 
-Each process counts in the slot of its number, and the one after it goes on there, so that no total falls. All slots
-are one block of shared memory. Label sets are closed: no client can make a series.
+Each process counts in the slot of its number, and the one after it goes on there, so that no
+total falls. All slots are one block of shared memory. Label sets are closed: no client can make
+a series.
 """
 
 import multiprocessing
@@ -46,7 +47,8 @@ _PARTS = (*map(str, BOUNDS), "+Inf", "sum")
 
 
 class Family(NamedTuple):
-    """Series of one name, with all values of each label; a gauge that is `asked` for has no cells."""
+    """Series of one name, with all values of each label; a gauge that is `asked` for has no
+    cells."""
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
@@ -58,10 +60,18 @@ _RESPONSES = {"route": _ROUTES, "method": _METHODS, "status": (*map(str, STATUSE
 _LIMITS = ("connections", "requests", "readers", "writes", "listeners")
 
 FAMILIES = {
-    "http_requests": Family("counter", "Responses; status 0: the client left before it began.", _RESPONSES),
-    "http_request_duration_seconds": Family("histogram", "Until a response ended.", {"route": _ROUTES, "le": _PARTS}),
-    "writes": Family("counter", "Creates and replaces.", {"result": (*_RESULTS.values(), "failed")}),
-    "commit_duration_seconds": Family("histogram", "Transactions of writes, with their waits.", {"le": _PARTS}),
+    "http_requests": Family(
+        "counter", "Responses; status 0: the client left before it began.", _RESPONSES
+    ),
+    "http_request_duration_seconds": Family(
+        "histogram", "Until a response ended.", {"route": _ROUTES, "le": _PARTS}
+    ),
+    "writes": Family(
+        "counter", "Creates and replaces.", {"result": (*_RESULTS.values(), "failed")}
+    ),
+    "commit_duration_seconds": Family(
+        "histogram", "Transactions of writes, with their waits.", {"le": _PARTS}
+    ),
     "refused": Family("counter", "What a limit refused or closed.", {"reason": _LIMITS}),
     "worker_restarts": Family("counter", "Workers that were lost and replaced."),
     "connections": Family("gauge", "Open connections."),
@@ -71,20 +81,34 @@ FAMILIES = {
     "ready": Family("gauge", "Whether /health/ready responds with 200.", asked=True),
     "stores": Family("gauge", "Stores in the list.", asked=True),
     "changes": Family("gauge", "Changes so far: the version of the list.", asked=True),
-    "seconds_since_last_change": Family("gauge", "Age of the latest change; absent while there is none.", asked=True),
-    "database_bytes": Family("gauge", "Size of the file and its log, or of the database of PostgreSQL.", asked=True),
-    "disk_free_bytes": Family("gauge", "Free space on the disk of the file; absent on PostgreSQL.", asked=True),
-    "last_backup_timestamp_seconds": Family("gauge", "When the latest backup was made.", asked=True),
+    "seconds_since_last_change": Family(
+        "gauge", "Age of the latest change; absent while there is none.", asked=True
+    ),
+    "database_bytes": Family(
+        "gauge", "Size of the file and its log, or of the database of PostgreSQL.", asked=True
+    ),
+    "disk_free_bytes": Family(
+        "gauge", "Free space on the disk of the file; absent on PostgreSQL.", asked=True
+    ),
+    "last_backup_timestamp_seconds": Family(
+        "gauge", "When the latest backup was made.", asked=True
+    ),
 }
-_KEYS = [(name, *labels) for name, family in FAMILIES.items() for labels in product(*family.labels.values())]
+_KEYS = [
+    (name, *labels)
+    for name, family in FAMILIES.items()
+    for labels in product(*family.labels.values())
+]
 CELLS = {key: place for place, key in enumerate(_KEYS)}
-"""The place in a slot of each series, by its name and its labels; the parts of a histogram follow one another."""
+"""The place in a slot of each series, by its name and its labels; the parts of a histogram
+follow one another."""
 
 _GAUGES = [CELLS[name,] for name in ("pid", "connections", "listeners", "write_queue")]
 
 
 class Slots:
-    """The slots of so many workers, and of their supervisor, in memory that they inherit. Raises OSError."""
+    """The slots of so many workers, and of their supervisor, in memory that they inherit. Raises
+    OSError."""
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
@@ -93,8 +117,13 @@ class Slots:
         self._block: Any = bytearray(8 * cells) if workers == 1 else spawn.RawArray("d", cells)
 
     def of(self, number: int) -> "memoryview[float]":
-        """Return the cells of a process, as floating-point numbers; the supervisor is behind the workers."""
-        return memoryview(self._block).cast("B").cast("d")[number * len(CELLS) : (number + 1) * len(CELLS)]
+        """Return the cells of a process, as floating-point numbers; the supervisor is behind the
+        workers."""
+        return (
+            memoryview(self._block)
+            .cast("B")
+            .cast("d")[number * len(CELLS) : (number + 1) * len(CELLS)]
+        )
 
     def release(self, number: int, lost: bool) -> None:
         """Note that a worker ended; its counts stay."""
@@ -113,7 +142,9 @@ def _places(route: str | None, method: str, status: int) -> tuple[int, int]:
     """Return the cell that counts such a response, and that of the first bucket of its route."""
     path, method = labels(route, method)
     code = str(status) if status in STATUSES else OTHER
-    return CELLS["http_requests", path, method, code], CELLS["http_request_duration_seconds", path, _PARTS[0]]
+    return CELLS["http_requests", path, method, code], CELLS[
+        "http_request_duration_seconds", path, _PARTS[0]
+    ]
 
 
 class Metrics:
@@ -133,7 +164,9 @@ class Metrics:
 
     def observe_writes(self, results: Sequence[object], seconds: float) -> None:
         """Count the writes of a transaction; see `collection.WriteObserver`."""
-        kinds = Counter([each.outcome if isinstance(each, Unavailable) else type(each) for each in results])
+        kinds = Counter(
+            [each.outcome if isinstance(each, Unavailable) else type(each) for each in results]
+        )
         for kind, count in kinds.items():
             self._cells[CELLS["writes", _RESULTS.get(kind, "failed")]] += count
         self._add_time(CELLS["commit_duration_seconds", _PARTS[0]], seconds)
@@ -143,7 +176,8 @@ class Metrics:
         self._cells[buckets + len(BOUNDS) + 1] += seconds
 
     def watch(self, read: Callable[[], int], *key: str) -> None:
-        """Show what `read` returns as a series; a counter goes on from what the process before counted."""
+        """Show what `read` returns as a series; a counter goes on from what the process before
+        counted."""
         cell = CELLS[key]
         self._watched.append((cell, 0.0 if cell in _GAUGES else self._cells[cell], read))
 

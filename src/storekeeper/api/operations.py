@@ -53,7 +53,9 @@ def planners(
     return made
 
 
-async def _scrape(metrics: Metrics, collection: Collection, check: Callable[[], Awaitable[object]]) -> Response:
+async def _scrape(
+    metrics: Metrics, collection: Collection, check: Callable[[], Awaitable[object]]
+) -> Response:
     metrics.publish()
     asked: dict[str, float | None] = {"ready": 0}
     with suppress(Unavailable):

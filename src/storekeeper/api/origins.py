@@ -1,4 +1,5 @@
-"""Requests from web pages: which are refused, and which pages may read the response (decision 43). Imports `http`.
+"""Requests from web pages: which are refused, and which pages may read the response (decision
+43). Imports `http`.
 
 All of it is a pure function of a request's head and the settings.
 """
@@ -33,13 +34,17 @@ _HOST = re.compile(rb"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 class WebPages:
     """What the pages of the named `origins` may do, and what all other web pages may.
 
-    `hosts` are the names of this service; None: any name is good. DNS rebinding makes another site's name lead here,
-    and its pages send that name as Host.
+    `hosts` are the names of this service; None: any name is good. DNS rebinding makes another
+    site's name lead here, and its pages send that name as Host.
     """
 
     def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] | None = None) -> None:
         self._named = frozenset(origin.encode() for origin in origins)
-        self._hosts = None if hosts is None else frozenset([b"localhost", *(name.lower().encode() for name in hosts)])
+        self._hosts = (
+            None
+            if hosts is None
+            else frozenset([b"localhost", *(name.lower().encode() for name in hosts)])
+        )
 
     def fields(self, headers: Fields) -> bytes:
         """Return the CORS fields of the response to a request with these headers."""
@@ -51,22 +56,29 @@ class WebPages:
         return b"access-control-allow-origin: %b\r\n" % origin + _EXPOSED + _VARY
 
     def respond(self, method: str, headers: Fields) -> Response | None:
-        """Return the refusal of a page's request, or the response to a preflight; None if the request may go on.
+        """Return the refusal of a page's request, or the response to a preflight; None if the
+        request may go on.
 
-        A Host is refused that is neither localhost, an address, nor one of the names; so is an unsafe method, unless
-        the page is ours or of a named origin.
+        A Host is refused that is neither localhost, an address, nor one of the names; so is an
+        unsafe method, unless the page is ours or of a named origin.
         """
         if _PAGE_FIELDS.isdisjoint([name for name, _ in headers]):
             return None
         if not self._is_known(field(headers, b"host") or b""):
-            return error_response(403, "Host is not a name of this service; add it with --allowed-host")
+            return error_response(
+                403, "Host is not a name of this service; add it with --allowed-host"
+            )
         if method in _SAFE_METHODS:
-            asks = method == "OPTIONS" and field(headers, b"access-control-request-method") is not None
+            asks = (
+                method == "OPTIONS" and field(headers, b"access-control-request-method") is not None
+            )
             named = asks and field(headers, b"origin") in self._named
             return Response(b"", NO_CACHE + _PREFLIGHT, 204) if named else None
         if self._is_welcome(headers):
             return None
-        return error_response(403, "A page of another site may not write here: --cors-origin names those that may")
+        return error_response(
+            403, "A page of another site may not write here: --cors-origin names those that may"
+        )
 
     def _is_welcome(self, headers: Fields) -> bool:
         origin = field(headers, b"origin")
@@ -77,8 +89,12 @@ class WebPages:
         host = field(headers, b"host")
         if origin is None:
             return True
-        # Compare the scheme too: the opaque origin `null` has no host, and must not equal an empty Host.
-        return host is not None and origin.lower() in (b"http://" + host.lower(), b"https://" + host.lower())
+        # Compare the scheme too: the opaque origin `null` has no host, and must not equal an empty
+        # Host.
+        return host is not None and origin.lower() in (
+            b"http://" + host.lower(),
+            b"https://" + host.lower(),
+        )
 
     def _is_known(self, host: bytes) -> bool:
         if self._hosts is None:

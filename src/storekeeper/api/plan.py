@@ -12,20 +12,23 @@ Run = Callable[[Request], Response | Deferred]
 """Carries out a complete request. Raises StorekeeperError, as the future of a Deferred may."""
 
 Claim = Callable[[], int | Response]
-"""Returns the number of the token that a head names, or the refusal if that token is not good now."""
+"""Returns the number of the token that a head names, or the refusal if that token is not good
+now."""
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What a request's head asks for.
 
-    It depends on the method, the route, the fields and the settings alone, so it may be remembered with them: not on
-    the id or the query, the client's identity, the time or the state of the database.
+    It depends on the method, the route, the fields and the settings alone, so it may be
+    remembered with them: not on the id or the query, the client's identity, the time or the
+    state of the database.
     """
 
     run: Run
 
     begin: Callable[[Request], None] | None = None
-    """Called before a large body is read, when the request is admitted; sets `upload`. Raises StorekeeperError."""
+    """Called before a large body is read, when the request is admitted; sets `upload`. Raises
+    StorekeeperError."""
 
     route: str | None = None
     scope: Scope | None = None
@@ -46,8 +49,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 Planner = Callable[[str, Fields], Plan]
-"""Returns what to run for a method and the fields of a head; the application adds route and scope, the gate the rest.
-A HEAD is planned as its GET, whose content is left out when the response is sent. Raises InvalidInput."""
+"""Returns what to run for a method and the fields of a head; the application adds route and
+scope, the gate the rest. A HEAD is planned as its GET, whose content is left out when the
+response is sent. Raises InvalidInput."""
 
 
 def constant(response: Response) -> Plan:

@@ -1,5 +1,5 @@
-"""The query of a target: which stores, page, moment, changes (decisions 18, 19, 37 to 40, 51), what an import or an
-export shall do. Imports `exports`, `sheets` and the domain.
+"""The query of a target: which stores, page, moment, changes (decisions 18, 19, 37 to 40, 51),
+what an import or an export shall do. Imports `exports`, `sheets` and the domain.
 
 Each function reads the parameters that its route has and ignores all others.
 """
@@ -23,7 +23,8 @@ from storekeeper.stores import MAX_NAME_LENGTH
 from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
-"""How the value of each parameter is read, if it is wrong with None, ValueError or BadFile; and what it must be."""
+"""How the value of each parameter is read, if it is wrong with None, ValueError or BadFile; and
+what it must be."""
 
 MAX_LIMIT = 1000
 """Stores of one page (decision 38), or changes."""
@@ -32,10 +33,13 @@ _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 """Longer than any name: what bytes that are not UTF-8 ask for equals none (decision 19)."""
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
-_TIME = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z")
+_TIME = re.compile(
+    rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z"
+)
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _URI = "!$%&'()*+,-./:;=?@_~[]"
-"""What a URI may have beside letters and digits: targets have more (decision 48), which would end or break a link."""
+"""What a URI may have beside letters and digits: targets have more (decision 48), which would
+end or break a link."""
 
 
 def parse_list_query(query: bytes) -> Query:
@@ -58,7 +62,8 @@ def parse_store_query(query: bytes) -> Moment | None:
 
 
 def parse_export_query(query: bytes) -> Export:
-    """Return which stores an export shall have, and how; raises InvalidInput with every violation."""
+    """Return which stores an export shall have, and how; raises InvalidInput with every
+    violation."""
     found = _read(query, _OF_EXPORTS)
     names = {"q": "search", "with": "key_column"}
     return Export(**{names.get(name, name): value for name, value in found.items()})
@@ -71,26 +76,35 @@ def parse_changes_query(query: bytes) -> ChangesQuery:
     """
     found = _read(query, _OF_CHANGES)
     newest_first = found.pop("order", "asc") == "desc"
-    return ChangesQuery(newest_first=newest_first, **{"after": NOW if newest_first else Cursor()} | found)
+    return ChangesQuery(
+        newest_first=newest_first, **{"after": NOW if newest_first else Cursor()} | found
+    )
 
 
 def parse_import_query(query: bytes) -> Import:
     """Return how to import; raises InvalidInput with every violation."""
-    return Import(**{name.replace("-", "_"): value for name, value in _read(query, _OF_IMPORTS).items()})
+    return Import(
+        **{name.replace("-", "_"): value for name, value in _read(query, _OF_IMPORTS).items()}
+    )
 
 
 def next_page(query: bytes, last: int) -> bytes:
-    """Return the query of the page behind the store `last`: all parameters as they were sent, but `after`."""
+    """Return the query of the page behind the store `last`: all parameters as they were sent,
+    but `after`."""
     after = b"after=%d" % last
     fields = query.split(b"&") if query else []
-    fields = [after if unquote_to_bytes(field.partition(b"=")[0]) == b"after" else field for field in fields]
+    fields = [
+        after if unquote_to_bytes(field.partition(b"=")[0]) == b"after" else field
+        for field in fields
+    ]
     if after not in fields:
         fields.append(after)
     return quote_from_bytes(b"&".join(fields), _URI).encode()
 
 
 def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
-    """Return the values of those parameters that are in a query and not empty; raises InvalidInput."""
+    """Return the values of those parameters that are in a query and not empty; raises
+    InvalidInput."""
     sent: dict[bytes, list[bytes]] = {}
     for field in query.replace(b"+", b" ").split(b"&"):
         key, _, value = field.partition(b"=")
@@ -164,7 +178,11 @@ def _parse_flag(value: bytes) -> bool | None:
 
 def _parse_column(value: bytes) -> str | None:
     column = value.decode()
-    return column if column.strip() and len(column) <= MAX_EXTERNAL_LENGTH and "\0" not in column else None
+    return (
+        column
+        if column.strip() and len(column) <= MAX_EXTERNAL_LENGTH and "\0" not in column
+        else None
+    )
 
 
 def _one_of(*choices: str) -> Callable[[bytes], str | None]:
@@ -173,7 +191,9 @@ def _one_of(*choices: str) -> Callable[[bytes], str | None]:
 
 _EXCLUSIVE = (("at", "name"), ("at", "q"), ("q", "name"), ("add", "match"))
 _ALL = Query()
-_OF_STORES: Parameters = {"at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")}
+_OF_STORES: Parameters = {
+    "at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")
+}
 _OF_SEARCHES: Parameters = {
     "q": (_parse_search, f"{search.MAX_WORDS} words and {search.MAX_LENGTH} characters at most"),
     **_OF_STORES,
@@ -203,7 +223,10 @@ _OF_IMPORTS: Parameters = {
         lambda value: parse_maps(value.decode().split("\0")),
         "for each of id, name, address and version one column or template, as in name=Store Name",
     ),
-    "encoding": (lambda value: check_encoding(value.decode()), "the name of an encoding, such as cp1252"),
+    "encoding": (
+        lambda value: check_encoding(value.decode()),
+        "the name of an encoding, such as cp1252",
+    ),
     "header": (lambda value: False if value == b"none" else None, "none, or absent"),
     "on-conflict": (_one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
     "dry-run": _FLAG,

@@ -56,7 +56,8 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class Resource:
-    """Carries out requests of the contract's routes on a collection, by the settings where the contract is open."""
+    """Carries out requests of the contract's routes on a collection, by the settings where the
+    contract is open."""
 
     def __init__(self, collection: Collection, settings: Settings) -> None:
         self._collection = collection
@@ -94,14 +95,18 @@ class Resource:
             # The tag of every list is that of the collection, so its numbers are enough to compare.
             state = self._collection.state()
             if isinstance(state, Future):
-                return Deferred(ensure_future(self._list_later(query, wanted, if_none_match, state)))
+                return Deferred(
+                    ensure_future(self._list_later(query, wanted, if_none_match, state))
+                )
             if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
                 return unchanged
         listed = self._collection.list(wanted)
         render = partial(_list_response, query, wanted.at, if_none_match)
         return Deferred(listed, render) if isinstance(listed, Future) else render(listed)
 
-    async def _list_later(self, query: bytes, wanted: Query, if_none_match: Tags, pending: Future[State]) -> Response:
+    async def _list_later(
+        self, query: bytes, wanted: Query, if_none_match: Tags, pending: Future[State]
+    ) -> Response:
         state = await pending
         if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
             return unchanged
@@ -111,7 +116,9 @@ class Resource:
 
     def _create(self, preconditions: Preconditions, request: Request) -> Deferred:
         payload = self._payload(request.body)
-        key = preconditions.key(request.key, request.token_number, ("stores", None, *astuple(payload)))
+        key = preconditions.key(
+            request.key, request.token_number, ("stores", None, *astuple(payload))
+        )
         command = Create(payload, preconditions.if_match, key, request.token_number)
         return Deferred(self._collection.write(command), partial(self._written, b""))
 
@@ -136,7 +143,9 @@ class Resource:
             raise InvalidJson from None
         return check_payload(value, reject_unknown=self._reject_unknown)
 
-    def _found(self, id_text: bytes, if_none_match: Tags | None, at: Moment | None, store: Store | None) -> Response:
+    def _found(
+        self, id_text: bytes, if_none_match: Tags | None, at: Moment | None, store: Store | None
+    ) -> Response:
         if store is None:
             return self._missing(id_text)
         current = tag(store.version, store.epoch)
@@ -150,7 +159,9 @@ class Resource:
         if store is None:
             return self._missing(id_text)
         headers = REPLAYED if type(store) is Replay else JSON
-        return _store_response(store, tag(store.version, store.epoch), headers, b"/api/stores/%d" % store.id)
+        return _store_response(
+            store, tag(store.version, store.epoch), headers, b"/api/stores/%d" % store.id
+        )
 
     def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
@@ -158,7 +169,9 @@ class Resource:
         return error_response(404, f"Store {id_text.decode(errors='replace')} not found")
 
 
-def _plan_write(write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool) -> Plan:
+def _plan_write(
+    write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool
+) -> Plan:
     if refusal := check_type(headers):
         return constant(refusal)
     return Plan(partial(write, read_preconditions(headers, is_create=is_create)))
@@ -169,23 +182,31 @@ def _with_any_number(body: bytes) -> object:
 
     The number is in a field that is ignored, or the field is refused because it is no string.
     """
-    # The standard library can. But it accepts NaN, which is no `int`, and lone surrogates: so encode the value again.
-    value = json.loads(body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=int)
+    # The standard library can. But it accepts NaN, which is no `int`, and lone surrogates: so
+    # encode the value again.
+    value = json.loads(
+        body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=int
+    )
     _encode(value)
     return value
 
 
 def _is_lasting(at: Moment | None) -> bool:
-    """Return whether a read gives the same while the database is the same: which moment a time is, the clock says."""
+    """Return whether a read gives the same while the database is the same: which moment a time
+    is, the clock says."""
     return at is None or at.time is None
 
 
-def _store_response(store: Store, current: str, headers: bytes = JSON, location: bytes = b"") -> Response:
+def _store_response(
+    store: Store, current: str, headers: bytes = JSON, location: bytes = b""
+) -> Response:
     body = _encode(_Body(store.id, store.name, store.address))
     return Response(body, headers, tag=current.encode(), location=location)
 
 
-def _list_response(query: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing) -> Response:
+def _list_response(
+    query: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing
+) -> Response:
     current = tag(listing.version, listing.epoch)
     if unchanged := not_modified(if_none_match, current):
         return unchanged

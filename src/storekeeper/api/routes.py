@@ -1,4 +1,5 @@
-"""The one table of all routes: paths, methods, who needs a token, limits of bodies. Imports `http`."""
+"""The one table of all routes: paths, methods, who needs a token, limits of bodies. Imports
+`http`."""
 
 from typing import Literal
 from urllib.parse import unquote_to_bytes
@@ -55,11 +56,14 @@ ROUTES = (
     Route("root", "/", (), is_open=True),
     Route("server", "*", (), is_open=True),
 )
-"""One method of a route writes, at most: the hash of a request with a key has the route and no method."""
+"""One method of a route writes, at most: the hash of a request with a key has the route and no
+method."""
 
 _MAX_DIGITS = 19
 _BY_PATH = {route.path.encode(): route for route in ROUTES}
-_BY_FOLDER = {path.rpartition(b"/")[0]: route for path, route in _BY_PATH.items() if path.endswith(b"}")}
+_BY_FOLDER = {
+    path.rpartition(b"/")[0]: route for path, route in _BY_PATH.items() if path.endswith(b"}")
+}
 
 
 def match_route(path: bytes) -> Route | None:
@@ -77,13 +81,15 @@ def match_route(path: bytes) -> Route | None:
 
 
 def last_segment(path: bytes) -> bytes:
-    """Return the last segment of a path, percent-decoded: what stands for the braces of its route."""
+    """Return the last segment of a path, percent-decoded: what stands for the braces of its
+    route."""
     segment = path.rpartition(b"/")[2]
     return segment if segment.isalnum() else unquote_to_bytes(segment)
 
 
 def parse_id(id_text: bytes) -> int:
-    """Return the id that a text stands for; 0, which no store has, if no store can have it (decision 2)."""
+    """Return the id that a text stands for; 0, which no store has, if no store can have it
+    (decision 2)."""
     if not id_text.isdigit():  # of bytes: ASCII digits alone
         return 0
     if len(id_text) > _MAX_DIGITS and len(id_text := id_text.lstrip(b"0")) > _MAX_DIGITS:

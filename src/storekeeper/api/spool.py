@@ -1,4 +1,5 @@
-"""Temporary files of imports and exports, and how long these may take. Imports `http` and the domain's errors."""
+"""Temporary files of imports and exports, and how long these may take. Imports `http` and the
+domain's errors."""
 
 import gc
 import time
@@ -42,7 +43,8 @@ class Spools:
     def take(self) -> Spool:
         """Return a new spool. Raises Unavailable."""
         if len(self._used) >= self._count:
-            gc.collect()  # a reference cycle, as of an exception with its frames, may keep one that nobody uses
+            # A reference cycle, as of an exception with its frames, may keep one that nobody uses.
+            gc.collect()
         if len(self._used) >= self._count:
             raise Unavailable(self._refusal)
         try:
@@ -59,7 +61,8 @@ def not_written(error: OSError) -> Unavailable:
 
 
 def within(seconds: float, refusal: str) -> Callable[[int], None]:
-    """Return a function that is called with the number of each row; after so many seconds it raises Unavailable."""
+    """Return a function that is called with the number of each row; after so many seconds it
+    raises Unavailable."""
     end = time.monotonic() + seconds
 
     def check(row: int) -> None:

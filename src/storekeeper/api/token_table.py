@@ -1,6 +1,8 @@
-"""What a process knows of tokens, at most MAX_AGE old: no request costs a round trip. Imports `http` and the domain.
+"""What a process knows of tokens, at most MAX_AGE old: no request costs a round trip. Imports
+`http` and the domain.
 
-`token revoke` waits for longer than that after its commit: once it has returned, no process admits the token.
+`token revoke` waits for longer than that after its commit: once it has returned, no process
+admits the token.
 """
 
 import asyncio
@@ -16,7 +18,8 @@ from storekeeper.http.response import Response, error_response, unavailable
 from storekeeper.tokens import USED_INTERVAL, Token
 
 MAX_AGE = 1.0
-"""Seconds after which what was read counts no more: the response is 503 until the tokens are read again."""
+"""Seconds after which what was read counts no more: the response is 503 until the tokens are
+read again."""
 
 REFRESH_INTERVAL = 0.3
 """Seconds between two reads of the tokens."""
@@ -26,12 +29,14 @@ RETRY_INTERVAL = 60.0
 
 UNREAD = "The tokens cannot be read now"
 
-# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so too.
+# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so
+# too.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class TokenTable:
-    """The good tokens by their hashes, so that the time of a look-up tells a client nothing about them."""
+    """The good tokens by their hashes, so that the time of a look-up tells a client nothing
+    about them."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -43,7 +48,8 @@ class TokenTable:
         self._marking: asyncio.Task[None] | None = None
 
     def admit(self, hash: str, scope: Scope) -> int | Response:
-        """Return the number of the token with this hash, or the refusal; "" stands for a malformed token."""
+        """Return the number of the token with this hash, or the refusal; "" stands for a
+        malformed token."""
         if not hash:
             return self._refuse("it is no token of Storekeeper")
         if reason := self.unknown:
@@ -54,7 +60,11 @@ class TokenTable:
         if token.expires is not None and token.expires <= time.time_ns() // 1_000_000:
             return self._refuse("it has expired")
         if scope == "write" and token.scope != "write":
-            return challenge(403, "The token permits reading alone", ', error="insufficient_scope", scope="write"')
+            return challenge(
+                403,
+                "The token permits reading alone",
+                ', error="insufficient_scope", scope="write"',
+            )
         self._used.add(token.number)
         return token.number
 
@@ -87,10 +97,15 @@ class TokenTable:
             self._mark_used(begun)
 
     def _mark_used(self, now: float) -> None:
-        """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is by _CLOCK."""
+        """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now`
+        is by _CLOCK."""
         now_ms = time.time_ns() // 1_000_000
         # If `used` is in the future, the clock was wrong when it was written.
-        due = [token.number for token in self._good.values() if abs(now_ms - (token.used or 0)) >= USED_INTERVAL]
+        due = [
+            token.number
+            for token in self._good.values()
+            if abs(now_ms - (token.used or 0)) >= USED_INTERVAL
+        ]
         self._used.intersection_update(due)
         if self._used and now >= self._mark_after:
             self._mark_after = now + RETRY_INTERVAL

@@ -61,11 +61,14 @@ def main() -> None:
         status = _report_failure(_explained(error))
     except StorekeeperError as error:
         is_unknown = getattr(error, "outcome", None) is Outcome.UNKNOWN
-        status = _report_failure(f"{error}{'; it is unknown whether the command was carried out' * is_unknown}")
+        status = _report_failure(
+            f"{error}{'; it is unknown whether the command was carried out' * is_unknown}"
+        )
     except (KeyboardInterrupt, typer.Abort):
         status = 130
     except SystemExit as ended:
-        # If nobody reads the output, Typer exits with 1, which `check` has for a service that violates the contract.
+        # If nobody reads the output, Typer exits with 1, which `check` has for a service that
+        # violates the contract.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
         status = _report_no_output(ended.__context__)
@@ -74,7 +77,9 @@ def main() -> None:
     except (MemoryError, ImportError):  # too little memory, perhaps to load a library
         raise  # `__main__` reports it, as it does for this module
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
-        status = _report_failure(f"bug, please report it: {type(error).__name__}: {error}", os.EX_SOFTWARE)
+        status = _report_failure(
+            f"bug, please report it: {type(error).__name__}: {error}", os.EX_SOFTWARE
+        )
     sys.exit(status)
 
 
@@ -92,7 +97,9 @@ def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
 
 def _explained(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
-    message = re.sub(r"(?<=://)\S*@", "***@", error.format_message())  # a URL in the wrong place may have a password
+    message = re.sub(
+        r"(?<=://)\S*@", "***@", error.format_message()
+    )  # a URL in the wrong place may have a password
     return message.rstrip(".") + (f"; see {context.command_path} --help" if context else "")
 
 
@@ -138,14 +145,17 @@ app.command()(ready.ready)
 def epoch(
     settings: Settings,
     *,
-    new: Annotated[bool, typer.Option("--new", help="Renew the epoch, so that no old ETag matches.")] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="Renew the epoch, so that no old ETag matches.")
+    ] = False,
 ) -> None:
     """Print the epoch of the database, or renew it.
 
-    The epoch is the second part of every ETag and cursor: it names the history that their number belongs to. Renew it
-    after you restored an earlier state with anything but `storekeeper copy`, such as a copied file, a disk snapshot,
-    pg_dump, or a standby that lagged. Otherwise new changes get the numbers of lost ones, and clients confuse them.
-    The service may be running: once the command has ended, it uses the new epoch.
+    The epoch is the second part of every ETag and cursor: it names the history that their number
+    belongs to. Renew it after you restored an earlier state with anything but `storekeeper
+    copy`, such as a copied file, a disk snapshot, pg_dump, or a standby that lagged. Otherwise
+    new changes get the numbers of lost ones, and clients confuse them. The service may be
+    running: once the command has ended, it uses the new epoch.
     """
     from storekeeper import databases
 
@@ -155,30 +165,46 @@ def epoch(
     except OSError as error:
         if not new:
             raise
-        raise CannotStart(f"the epoch is now {found}, but cannot be printed ({error.strerror})") from None
+        raise CannotStart(
+            f"the epoch is now {found}, but cannot be printed ({error.strerror})"
+        ) from None
     if new:
         time.sleep(SETTLE_DELAY)
 
 
 @app.command()
 def check(
-    url: Annotated[str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")],
+    url: Annotated[
+        str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")
+    ],
     *,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Add no store: skip what writes.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Add stores, which cannot be deleted, without asking.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Add no store: skip what writes.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Add stores, which cannot be deleted, without asking.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
+    ] = False,
     timeout: Annotated[
-        float, typer.Option(min=MIN_TIMEOUT, max=MAX_TIMEOUT, metavar="<seconds>", help="For one request.")
+        float,
+        typer.Option(
+            min=MIN_TIMEOUT, max=MAX_TIMEOUT, metavar="<seconds>", help="For one request."
+        ),
     ] = 7.0,
     token: Annotated[
         Path | None,
-        typer.Option(help=f"A file with the token to send. Without it, the token in {TOKEN_VARIABLE} is sent."),
+        typer.Option(
+            help=f"A file with the token to send. Without it, the token in {TOKEN_VARIABLE} is sent."
+        ),
     ] = None,
 ) -> int:
     """Check whether a service conforms to the Store Resource API.
 
-    The exit status is 0 if it does, 1 if it does not, 2 if that could not be checked.
-    The checks that write add stores, which cannot be deleted, so it asks first, unless there are only the examples.
+    The exit status is 0 if it does, 1 if it does not, 2 if that could not be checked. The checks
+    that write add stores, which cannot be deleted, so it asks first, unless there are only the
+    examples.
     """
     from msgspec.structs import asdict
 
@@ -187,30 +213,46 @@ def check(
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise CannotStart(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
-    intent, otherwise = f"to check {url} adds up to", "nothing was added; --read-only checks without adding"
+    intent, otherwise = (
+        f"to check {url} adds up to",
+        "nothing was added; --read-only checks without adding",
+    )
     return storeapi_check.run(
         url,
         read_only=read_only,
         json=json,
         timeout=timeout,
         token=_read_token(token),
-        ask=None if yes else lambda most: ask(f"{intent} {most} stores, which cannot be deleted", otherwise),
+        ask=None
+        if yes
+        else lambda most: ask(f"{intent} {most} stores, which cannot be deleted", otherwise),
         examples=[{"id": id} | asdict(one) for id, one in enumerate(EXAMPLES, 1)],
     )
 
 
 def _read_token(file: Path | None) -> str:
-    """Return the token to send, "" for none. An option with its text would stay in the shell's history."""
+    """Return the token to send, "" for none. An option with its text would stay in the shell's
+    history."""
     # A user may give the token itself: the log of a job must not show it.
-    where = TOKEN_VARIABLE if not file else "--token" if str(file).startswith("skt_") else f"--token {file}"
+    where = (
+        TOKEN_VARIABLE
+        if not file
+        else "--token"
+        if str(file).startswith("skt_")
+        else f"--token {file}"
+    )
     try:
         with file.open() if file else StringIO(os.environ.get(TOKEN_VARIABLE)) as opened:
             token = opened.read(MAX_TOKEN_FILE_LENGTH).strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise CannotStart(f"{where}: cannot be read ({reason}): name a file that has the token") from None
+        raise CannotStart(
+            f"{where}: cannot be read ({reason}): name a file that has the token"
+        ) from None
     if (file and not token) or not re.fullmatch(r"[!-~]*", token):
-        raise CannotStart(f"{where}: has no token: expected a token alone, without `Authorization: Bearer`")
+        raise CannotStart(
+            f"{where}: has no token: expected a token alone, without `Authorization: Bearer`"
+        )
     return token
 
 

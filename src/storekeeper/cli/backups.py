@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import counted, ignore_interrupts, print_line, progress, saying_if_interrupted
+from storekeeper.cli.terminal import (
+    counted,
+    ignore_interrupts,
+    print_line,
+    progress,
+    saying_if_interrupted,
+)
 from storekeeper.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,37 +22,49 @@ if TYPE_CHECKING:
 @with_settings("database")
 def backup(
     target: Annotated[
-        Path, typer.Argument(help="A new file, or a folder, where the backup gets a name by its time.")
+        Path,
+        typer.Argument(help="A new file, or a folder, where the backup gets a name by its time."),
     ],
     settings: Settings,
     *,
     keep: Annotated[
         int | None,
-        typer.Option(min=1, metavar="<number>", help="How many backups stay in the folder; older ones are deleted."),
+        typer.Option(
+            min=1,
+            metavar="<number>",
+            help="How many backups stay in the folder; older ones are deleted.",
+        ),
     ] = None,
 ) -> None:
     """Back up a collection into one file.
 
-    The service may be running, on SQLite or PostgreSQL. The file is a SQLite database with all stores, changes, keys
-    and tokens as of one moment. It gets its name when it is complete, on the disk, and verified; its SHA-256 is
-    beside it. Only its owner can read it.
+    The service may be running, on SQLite or PostgreSQL. The file is a SQLite database with all
+    stores, changes, keys and tokens as of one moment. It gets its name when it is complete, on
+    the disk, and verified; its SHA-256 is beside it. Only its owner can read it.
     """
     from storekeeper import backups, databases
 
     with saying_if_interrupted("there is no new backup"), progress("Backing up", "rows") as show:
-        made = backups.back_up(settings.database, target, show, keep=keep, committing=ignore_interrupts)
+        made = backups.back_up(
+            settings.database, target, show, keep=keep, committing=ignore_interrupts
+        )
     name = databases.database(settings.database).name
-    print_line(f"{_counts(made.stores, made.changes)} of {name} backed up into {made.file}, and verified")
+    print_line(
+        f"{_counts(made.stores, made.changes)} of {name} backed up into {made.file}, and verified"
+    )
 
 
 def verify(
-    database: Annotated[str, typer.Argument(help="A file, such as a backup, or the URL of a database.")],
+    database: Annotated[
+        str, typer.Argument(help="A file, such as a backup, or the URL of a database.")
+    ],
 ) -> int:
     """Tell whether a database or a backup is good.
 
-    Ids and changes have to be numbered without a hole, and each store has to be what its latest change made of it. A
-    SQLite file also has to be whole, and to have the SHA-256 that is beside it, if there is one. The service may be
-    running. The exit status is 0 if all is good, 1 if not, 2 if that could not be found out.
+    Ids and changes have to be numbered without a hole, and each store has to be what its latest
+    change made of it. A SQLite file also has to be whole, and to have the SHA-256 that is beside
+    it, if there is one. The service may be running. The exit status is 0 if all is good, 1 if
+    not, 2 if that could not be found out.
     """
     from storekeeper import backups, databases
 
@@ -67,16 +85,18 @@ def restore(
 ) -> None:
     """Put a backup in the place of the database.
 
-    Stop the service first. The backup is verified before anything is changed. The file that is there is kept under
-    another name, and what is lost is said. On PostgreSQL the database has to be empty. The collection gets a new
-    epoch, so that no ETag of before matches.
+    Stop the service first. The backup is verified before anything is changed. The file that is
+    there is kept under another name, and what is lost is said. On PostgreSQL the database has to
+    be empty. The collection gets a new epoch, so that no ETag of before matches.
     """
     from storekeeper import backups, databases
 
     with saying_if_interrupted("nothing was restored"), progress("Restoring", "rows") as show:
         done = backups.restore(file, settings.database, show, ignore_interrupts)
     name = databases.database(settings.database).name
-    print_line(f"{_counts(done.stores, done.changes)} restored into {name}; its new epoch is {done.epoch}")
+    print_line(
+        f"{_counts(done.stores, done.changes)} restored into {name}; its new epoch is {done.epoch}"
+    )
     if done.aside is not None:
         print_line(f"The database that was there is now {done.aside}")
         _print_lost(done.lost, done.aside)
@@ -104,25 +124,38 @@ def _print_lost(lost: "Lost | None", aside: Path) -> None:
 
 def copy(
     source: Annotated[str, typer.Argument(help="URL of the database to read, as for --database.")],
-    target: Annotated[str, typer.Argument(help="URL of a new file, or of an empty PostgreSQL database.")],
+    target: Annotated[
+        str, typer.Argument(help="URL of a new file, or of an empty PostgreSQL database.")
+    ],
     *,
     move: Annotated[
-        bool, typer.Option("--move", help="Keep the epoch. Nobody may write to the source any more.")
+        bool,
+        typer.Option("--move", help="Keep the epoch. Nobody may write to the source any more."),
     ] = False,
 ) -> None:
     """Copy a collection to another database.
 
-    This also backs a collection up, restores a backup, and moves a collection. All stores, changes, keys and tokens
-    are copied as of one moment, and verified; or nothing is copied. The service of the source may be running. The
-    copy gets a new epoch: from now on, both may give one number to different changes, so no ETag of the source
-    matches in the copy. With --move, the ETags of clients stay valid.
+    This also backs a collection up, restores a backup, and moves a collection. All stores,
+    changes, keys and tokens are copied as of one moment, and verified; or nothing is copied. The
+    service of the source may be running. The copy gets a new epoch: from now on, both may give
+    one number to different changes, so no ETag of the source matches in the copy. With --move,
+    the ETags of clients stay valid.
     """
     from storekeeper import databases
 
-    with saying_if_interrupted("nothing was copied into the target"), progress("Copying", "rows") as show:
-        stores, changes, epoch = databases.copy(source, target, show, move=move, committing=ignore_interrupts)
+    with (
+        saying_if_interrupted("nothing was copied into the target"),
+        progress("Copying", "rows") as show,
+    ):
+        stores, changes, epoch = databases.copy(
+            source, target, show, move=move, committing=ignore_interrupts
+        )
     between = f"from {databases.database(source).name} into {databases.database(target).name}"
-    kept = f"the copy keeps the epoch {epoch}: write no more to the source" if move else f"its new epoch is {epoch}"
+    kept = (
+        f"the copy keeps the epoch {epoch}: write no more to the source"
+        if move
+        else f"its new epoch is {epoch}"
+    )
     print_line(f"{_counts(stores, changes)} copied {between}, and verified; {kept}")
 
 

@@ -29,19 +29,27 @@ PAGE_SIZE = 1000
 def changes(
     settings: Settings,
     *,
-    after: Annotated[str, typer.Option(help="Cursor or number of the change to begin behind; or now.")] = "0",
+    after: Annotated[
+        str, typer.Option(help="Cursor or number of the change to begin behind; or now.")
+    ] = "0",
     store: Annotated[
-        int | None, typer.Option(min=1, metavar="<id>", help="Print the changes of this store alone.")
+        int | None,
+        typer.Option(min=1, metavar="<id>", help="Print the changes of this store alone."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for further changes, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for further changes, until Ctrl-C.")
+    ] = False,
     cursor_file: Annotated[
-        Path | None, typer.Option(help="File with the cursor to go on from, saved after each page that was printed.")
+        Path | None,
+        typer.Option(
+            help="File with the cursor to go on from, saved after each page that was printed."
+        ),
     ] = None,
 ) -> None:
     """Print the changes as lines of JSON, the oldest first.
 
-    The service may be running. With --cursor-file each change is printed at least once, whatever is killed; --after
-    counts until there is that file.
+    The service may be running. With --cursor-file each change is printed at least once, whatever
+    is killed; --after counts until there is that file.
     """
     from storekeeper import databases
     from storekeeper.changes import ChangesQuery, Cursor
@@ -88,7 +96,8 @@ def _parse(file: Path | None, after: str) -> "Cursor":
     cursor = parse_cursor(text.encode(errors="replace"))
     if cursor is None:
         raise CannotStart(
-            f"no cursor: {text[:40]!r}; a cursor looks like 17.abcdefgh, or is a number", subject=subject
+            f"no cursor: {text[:40]!r}; a cursor looks like 17.abcdefgh, or is a number",
+            subject=subject,
         )
     return cursor
 
@@ -110,4 +119,6 @@ def _save(file: Path | None, cursor: str) -> None:
         with atomicfile.replacing(file) as opened:
             opened.write(f"{cursor}\n")
     except OSError as error:
-        raise CannotStart(f"cannot be written ({error.strerror})", subject=f"--cursor-file {file}") from None
+        raise CannotStart(
+            f"cannot be written ({error.strerror})", subject=f"--cursor-file {file}"
+        ) from None

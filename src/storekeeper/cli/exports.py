@@ -23,29 +23,42 @@ from storekeeper.settings import Settings
 def export(
     settings: Settings,
     file: Annotated[
-        Path, typer.Argument(help="File to write, by its end .csv, .xlsx or .jsonl; - is standard output, CSV.")
+        Path,
+        typer.Argument(
+            help="File to write, by its end .csv, .xlsx or .jsonl; - is standard output, CSV."
+        ),
     ] = STANDARD_STREAM,
     *,
     format: Annotated[
-        Literal["csv", "xlsx", "jsonl"] | None, typer.Option(help="The format, whatever the file is called.")
+        Literal["csv", "xlsx", "jsonl"] | None,
+        typer.Option(help="The format, whatever the file is called."),
     ] = None,
-    q: Annotated[str, typer.Option(help="Only the stores that a search finds: words of name and address.")] = "",
+    q: Annotated[
+        str, typer.Option(help="Only the stores that a search finds: words of name and address.")
+    ] = "",
     at: Annotated[
-        str, typer.Option(help="The stores as they were: at a version, a cursor, or a time in UTC that ends in Z.")
+        str,
+        typer.Option(
+            help="The stores as they were: at a version, a cursor, or a time in UTC that ends in Z."
+        ),
     ] = "",
     with_: Annotated[
-        str, typer.Option("--with", help="Add this column: the keys of an outside system, as an import had them.")
+        str,
+        typer.Option(
+            "--with", help="Add this column: the keys of an outside system, as an import had them."
+        ),
     ] = "",
     excel: Annotated[
-        bool, typer.Option("--excel", help="CSV for Excel: with a byte order mark, and ; between cells.")
+        bool,
+        typer.Option("--excel", help="CSV for Excel: with a byte order mark, and ; between cells."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file.")] = False,
 ) -> None:
     """Write stores as CSV, XLSX or JSON lines.
 
-    The stores are of one moment. The columns are id, name, address and version, by which a later import finds out
-    what has changed meanwhile. An existing file, perhaps with edits, is overwritten only with --force. The service
-    may be running.
+    The stores are of one moment. The columns are id, name, address and version, by which a later
+    import finds out what has changed meanwhile. An existing file, perhaps with edits, is
+    overwritten only with --force. The service may be running.
     """
     from storekeeper import databases, exports
     from storekeeper.api.query import parse_export_query
@@ -53,7 +66,9 @@ def export(
     database = databases.database(settings.database)
     wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}
     try:
-        if databases.is_database_file(settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file):
+        if databases.is_database_file(
+            settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file
+        ):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
         options = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
         if file.is_file() and not force:
@@ -75,19 +90,24 @@ def export(
         raise CannotStart(f"cannot write {output}: {error.strerror}") from None
     print_line(f"{counted(done.stores, 'store')} exported from {database.name}")
     if done.has_formulas:
-        print_line("Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx for people")
+        print_line(
+            "Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx for people"
+        )
 
 
 def _format(file: Path) -> str:
     end = file.suffix.lower()
     if end not in ("", ".csv", ".xlsx", ".jsonl"):
-        raise CannotStart(f"{file}: an export cannot be {end}: name it .csv, .xlsx or .jsonl, or say --format")
+        raise CannotStart(
+            f"{file}: an export cannot be {end}: name it .csv, .xlsx or .jsonl, or say --format"
+        )
     return end[1:] or "csv"
 
 
 @contextmanager
 def _output(file: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Open the output to write it. A file gets its name, and its old permissions, when it is complete."""
+    """Open the output to write it. A file gets its name, and its old permissions, when it is
+    complete."""
     if file != STANDARD_STREAM and (file.is_file() or not file.exists()):
         with atomicfile.replacing(file, overwrite=overwrite) as text:
             yield text.buffer

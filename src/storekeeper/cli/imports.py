@@ -26,7 +26,16 @@ from storekeeper.cli.terminal import (
 )
 from storekeeper.errors import CannotStart, Outcome, Unavailable
 from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Report, Row
-from storekeeper.imports.problems import CHANGED, CUT, MAX_BRIEF_LENGTH, TOO_LONG, Group, Problem, limited, shown
+from storekeeper.imports.problems import (
+    CHANGED,
+    CUT,
+    MAX_BRIEF_LENGTH,
+    TOO_LONG,
+    Group,
+    Problem,
+    limited,
+    shown,
+)
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import parse_maps
@@ -57,7 +66,8 @@ def import_(  # noqa: PLR0913 - each is an option
     settings: Settings,
     *,
     match: Annotated[
-        str | None, typer.Option(help="What tells the store of a row: id, name, or a column of the file.")
+        str | None,
+        typer.Option(help="What tells the store of a row: id, name, or a column of the file."),
     ] = None,
     add: Annotated[bool, typer.Option("--add", help="Add all rows as new stores.")] = False,
     map: Annotated[
@@ -66,13 +76,18 @@ def import_(  # noqa: PLR0913 - each is an option
             help='Take a field from other columns: name="Store Name", address="{Street}, {City}"; repeatable.'
         ),
     ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of a text file, such as cp1252.")] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of a text file, such as cp1252.")
+    ] = None,
     no_header: Annotated[
-        bool, typer.Option("--no-header", help="The first row is a store; columns are named 1, 2, 3, …")
+        bool,
+        typer.Option("--no-header", help="The first row is a store; columns are named 1, 2, 3, …"),
     ] = False,
     on_conflict: Annotated[
         Literal["refuse", "skip", "overwrite"],
-        typer.Option(help="What to do with a row whose store has changed since the version of the file."),
+        typer.Option(
+            help="What to do with a row whose store has changed since the version of the file."
+        ),
     ] = "refuse",
     cut_names: Annotated[
         bool, typer.Option("--cut-names", help=f"Cut names at {MAX_NAME_LENGTH} characters.")
@@ -81,16 +96,23 @@ def import_(  # noqa: PLR0913 - each is an option
         bool, typer.Option("--skip-bad", help="Import the good rows although others are bad.")
     ] = False,
     rejects: Annotated[
-        Path | None, typer.Option(help="Write the rows that are not imported to this CSV file; means --skip-bad.")
+        Path | None,
+        typer.Option(
+            help="Write the rows that are not imported to this CSV file; means --skip-bad."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help=f"Add more than {MAX_UNASKED} stores without asking.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help=f"Add more than {MAX_UNASKED} stores without asking.")
+    ] = False,
 ) -> None:
     """Import the stores of a spreadsheet, all or none.
 
-    A row adds a store, or replaces the one that it means. The columns id, name, address and version mean themselves;
-    others are ignored, or mapped. The service may be running. An empty list takes all rows as new stores; otherwise
-    say --match or --add.
+    A row adds a store, or replaces the one that it means. The columns id, name, address and
+    version mean themselves; others are ignored, or mapped. The service may be running. An empty
+    list takes all rows as new stores; otherwise say --match or --add.
     """
     if match and add:
         raise CannotStart("--add: cannot be used together with --match")
@@ -114,13 +136,18 @@ def _check_rejects(rejects: Path, file: Path, database: str) -> None:
     from storekeeper import databases
 
     source = Path("/dev/stdin") if file == STANDARD_STREAM else file
-    if databases.is_database_file(database, rejects) or os.path.realpath(rejects) == os.path.realpath(source):
+    if databases.is_database_file(database, rejects) or os.path.realpath(
+        rejects
+    ) == os.path.realpath(source):
         raise CannotStart(
-            "is the database, its log, or the file to import: name another file", subject=f"--rejects {rejects}"
+            "is the database, its log, or the file to import: name another file",
+            subject=f"--rejects {rejects}",
         )
 
 
-def _carry_out(settings: Settings, file: Path, options: Import, rejects: Path | None, *, yes: bool) -> None:
+def _carry_out(
+    settings: Settings, file: Path, options: Import, rejects: Path | None, *, yes: bool
+) -> None:
     from storekeeper import databases
     from storekeeper.imports import staging
 
@@ -137,7 +164,9 @@ def _carry_out(settings: Settings, file: Path, options: Import, rejects: Path | 
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
         session = stack.enter_context(database.session())
         options, review = replace(options, match=rows.match), _Review(rows, rejects, yes=yes)
-        plan = staging.carry_out(session, _with_progress(rows), options, review=review, committing=ignore_interrupts)
+        plan = staging.carry_out(
+            session, _with_progress(rows), options, review=review, committing=ignore_interrupts
+        )
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
             raise Refused(plan.report)
@@ -165,8 +194,14 @@ def _telling_failures(file: Path, target: str) -> Iterator[None]:
         raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target) from None
     except BadFile as error:
         field, _, column = error.value.partition("=")
-        hint = f": repeat with --{error.parameter} {field}" + f'="{column}"' * bool(column) if error.value else ""
-        raise CannotStart(f"{error}{hint}; nothing was imported into {target}", subject=str(file)) from None
+        hint = (
+            f": repeat with --{error.parameter} {field}" + f'="{column}"' * bool(column)
+            if error.value
+            else ""
+        )
+        raise CannotStart(
+            f"{error}{hint}; nothing was imported into {target}", subject=str(file)
+        ) from None
     except Refused as error:
         done = f"Nothing was imported into {target}: {error.why}"
         raise CannotStart(f"{done}; {_remedy(error.report)}", subject=str(file)) from None
@@ -174,13 +209,16 @@ def _telling_failures(file: Path, target: str) -> Iterator[None]:
         raise CannotStart(f"cannot read {file}: {error.strerror}") from None
     except Unavailable as error:
         is_known = error.outcome is Outcome.NONE
-        done = "nothing was imported" if is_known else "it is unknown whether the stores were imported"
+        done = (
+            "nothing was imported" if is_known else "it is unknown whether the stores were imported"
+        )
         raise CannotStart(f"{error.problem}; {done}", subject=target) from None
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
-    """Open a file to read it more than once; what cannot be read twice is copied to a file without a name."""
+    """Open a file to read it more than once; what cannot be read twice is copied to a file
+    without a name."""
     own = file != STANDARD_STREAM
     with open(file if own else sys.stdin.fileno(), "rb", closefd=own) as opened:
         if opened.seekable():
@@ -193,7 +231,9 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 def _remedy(report: Report) -> str:
     """Return what the user can do with the rows that were refused."""
-    is_long = any(each.column == "name" and len(each.value) > MAX_NAME_LENGTH for each in report.problems)
+    is_long = any(
+        each.column == "name" and len(each.value) > MAX_NAME_LENGTH for each in report.problems
+    )
     ways = ["--cut-names or " * is_long + "--skip-bad"] * bool(report.bad)
     ways += ["--on-conflict skip or overwrite"] * bool(report.conflicts)
     return f"mend the file, or repeat with {', and '.join(ways)}"
@@ -207,9 +247,11 @@ def _maps(values: list[str]) -> Mapping[str, str]:
 
 
 class _Review:
-    """Tells the user what an import will do, asks, and writes the rejects, before anything else is written.
+    """Tells the user what an import will do, asks, and writes the rejects, before anything else
+    is written.
 
-    If others wrote in between, it is called again, behind the lock: then it asks nothing, or all writers would wait.
+    If others wrote in between, it is called again, behind the lock: then it asks nothing, or all
+    writers would wait.
     """
 
     def __init__(self, rows: SheetRows, rejects: Path | None, *, yes: bool) -> None:
@@ -229,7 +271,9 @@ class _Review:
         if total and created > self._approved:
             adds = f"the import adds {counted(created, 'store')}, which nobody can delete, to a list of {total:,}"
             if self._is_locked:
-                raise CannotStart(f"{adds}, since others wrote meanwhile: repeat it; nothing was imported")
+                raise CannotStart(
+                    f"{adds}, since others wrote meanwhile: repeat it; nothing was imported"
+                )
             ask(adds, "nothing was imported")
             self._approved = created
         self._is_locked = True
@@ -246,7 +290,9 @@ def _tell(plan: Plan) -> None:
     for group in groups[:_MAX_GROUPS]:
         print_line(_described(group))
     if more := groups[_MAX_GROUPS:]:
-        print_line(f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons")
+        print_line(
+            f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons"
+        )
     if report.missing:
         print_line(f"{counted(report.missing, 'store')} of the list not in the file, not changed")
     for change in report.changes[:_MAX_CHANGES] if report.dry_run else ():
@@ -270,12 +316,18 @@ def _described(group: Group) -> str:
 def _example(problem: Problem, group: Group) -> str:
     length = f" ({len(problem.value)})" if group.reason in (TOO_LONG, CUT) else ""
     store = f" (store {problem.id})" if problem.id is not None else ""
-    value = "" if group.reason == CHANGED or not problem.value else f" {shown(problem.value, MAX_BRIEF_LENGTH)!r}"
+    value = (
+        ""
+        if group.reason == CHANGED or not problem.value
+        else f" {shown(problem.value, MAX_BRIEF_LENGTH)!r}"
+    )
     return f"line {problem.line}{value}{length}{store}"
 
 
 def _content(content: Mapping[str, str | None]) -> str:
-    return ", ".join(repr(shown(text, MAX_BRIEF_LENGTH)) for text in content.values() if text is not None)
+    return ", ".join(
+        repr(shown(text, MAX_BRIEF_LENGTH)) for text in content.values() if text is not None
+    )
 
 
 def _tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
@@ -289,7 +341,9 @@ def _tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
         *(f"{n:,} {what}" for what, n in others.items() if n),
     ]
     if report.dry_run:
-        print_line(f"Dry run: {', '.join(counts)} if imported into {target}, version {report.version}")
+        print_line(
+            f"Dry run: {', '.join(counts)} if imported into {target}, version {report.version}"
+        )
         return
     versions = f"version {plan.before} before, {report.version} now"
     start = "; start the service with the same --database" * is_new

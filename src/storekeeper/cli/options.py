@@ -19,7 +19,9 @@ def _parameter(field: msgspec.structs.FieldInfo) -> inspect.Parameter:
     if typing.get_origin(kind) is tuple:
         kind = list[str]
     annotation = Annotated[kind, typer.Option(envvar=variable(field.name), help=text)]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
+    )
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -23,12 +23,14 @@ _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, no
 def ready(
     settings: Settings,
     *,
-    url: Annotated[str, typer.Argument(help="Its address. Default: that of --uds, or of --host and --port.")] = "",
+    url: Annotated[
+        str, typer.Argument(help="Its address. Default: that of --uds, or of --host and --port.")
+    ] = "",
 ) -> int:
     """Tell whether a service is ready, as /health/ready does.
 
-    The exit status is 0 if it is ready, 1 if it is not or cannot be reached. If only writes are refused, it is
-    ready, and a line says why.
+    The exit status is 0 if it is ready, 1 if it is not or cannot be reached. If only writes are
+    refused, it is ready, and a line says why.
     """
     from http.client import HTTPException
     from socket import AF_UNIX, socket
@@ -55,7 +57,8 @@ def ready(
 
 
 def _reason(body: bytes) -> str:
-    """Return why something is refused, as a response of /health/ready says it; "" if it does not."""
+    """Return why something is refused, as a response of /health/ready says it; "" if it does
+    not."""
     import json
 
     with suppress(ValueError, AttributeError):  # it is of another service

@@ -21,10 +21,12 @@ PRINT_INTERVAL = 10.0
 
 
 def print_line(message: str) -> None:
-    """Print a message as one line on stderr, without the line breaks and control characters in its names."""
+    """Print a message as one line on stderr, without the line breaks and control characters in
+    its names."""
     line = " ".join(message.split())
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    # Perhaps the message says that the work is done: a failure to print it must not look like a failure of the work.
+    # Perhaps the message says that the work is done: a failure to print it must not look like a
+    # failure of the work.
     with suppress(OSError):
         print(printable, file=sys.stderr)
 
@@ -41,7 +43,11 @@ def open_standard_streams() -> None:
 
     A write to a closed standard output fails; a write to a closed standard error is lost.
     """
-    for number, name, mode in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+    for number, name, mode in (
+        (0, "stdin", os.O_RDONLY),
+        (1, "stdout", os.O_RDONLY),
+        (2, "stderr", os.O_WRONLY),
+    ):
         if getattr(sys, name) is None:
             os.open(os.devnull, mode)  # takes the lowest number that is free
             os.set_inheritable(number, True)
@@ -54,7 +60,8 @@ def counted(count: int, noun: str) -> str:
 
 
 def ask(intent: str, otherwise: str) -> None:
-    """Ask on a terminal whether the command may do what it is about to. Raises CannotStart if it may not.
+    """Ask on a terminal whether the command may do what it is about to. Raises CannotStart if it
+    may not.
 
     So it does where there is no terminal.
     """
@@ -76,7 +83,8 @@ def saying_if_interrupted(nothing: str) -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Ignore Ctrl-C from now on: the command is about to commit, so it has to end and to say what it did."""
+    """Ignore Ctrl-C from now on: the command is about to commit, so it has to end and to say
+    what it did."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -12,7 +12,8 @@ from storekeeper.errors import CannotStart
 from storekeeper.settings import Settings
 
 SETTLE_DELAY = 2.0
-"""Seconds that a command waits after its commit: by then, every process has read the tokens again."""
+"""Seconds that a command waits after its commit: by then, every process has read the tokens
+again."""
 
 app = typer.Typer(help="Add, list and revoke the tokens of clients.", rich_markup_mode=None)
 
@@ -27,10 +28,15 @@ def add(
     *,
     scope: Annotated[
         Literal["read", "write"] | None,
-        typer.Option(help="What the token permits; write includes read. With --link, write is the default."),
+        typer.Option(
+            help="What the token permits; write includes read. With --link, write is the default."
+        ),
     ] = None,
     link: Annotated[
-        str | None, typer.Option(help="Print a link to the console at this address, such as https://stores.example.")
+        str | None,
+        typer.Option(
+            help="Print a link to the console at this address, such as https://stores.example."
+        ),
     ] = None,
     expires: Annotated[
         str | None, typer.Option(help="Days until the token expires, such as 90d. Default: never.")
@@ -47,7 +53,9 @@ def add(
     now = time.time_ns() // 1_000_000
     until = tokens.expiry(expires, now) if expires is not None else None
     text = tokens.generate()
-    token = tokens.Token(0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until)
+    token = tokens.Token(
+        0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until
+    )
     databases.add_token(settings.database, token)
     try:
         print_now(tokens.console_link(link, text) if link else text)
@@ -65,7 +73,8 @@ def add(
 @app.command("list")
 @with_settings("database")
 def list_(settings: Settings) -> None:
-    """List the tokens with scope, state, expiry and last use. Nobody keeps the tokens themselves."""
+    """List the tokens with scope, state, expiry and last use. Nobody keeps the tokens
+    themselves."""
     from storekeeper import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
@@ -74,10 +83,19 @@ def list_(settings: Settings) -> None:
         expired = token.expires is not None and token.expires <= now
         state = "revoked" if token.revoked is not None else "expired" if expired else "active"
         times = (token.created, token.expires, token.used)
-        rows.append([token.name, token.scope, state, *(_day(at) if at is not None else "never" for at in times)])
+        rows.append(
+            [
+                token.name,
+                token.scope,
+                state,
+                *(_day(at) if at is not None else "never" for at in times),
+            ]
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 @app.command()
@@ -86,7 +104,9 @@ def revoke(settings: Settings, name: Name) -> None:
     """Revoke a token. When this command ends, requests with it are refused."""
     from storekeeper import databases, tokens
 
-    if not databases.revoke_token(settings.database, tokens.check_name(name), time.time_ns() // 1_000_000):
+    if not databases.revoke_token(
+        settings.database, tokens.check_name(name), time.time_ns() // 1_000_000
+    ):
         raise CannotStart(f"Token {name} does not exist; see `storekeeper token list`")
     # Printed before the wait, which a user may interrupt.
     print_line(f"Token {name} is revoked: within {SETTLE_DELAY:g} s, requests with it are refused")

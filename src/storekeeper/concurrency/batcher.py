@@ -20,7 +20,8 @@ RESPONSE_TIMEOUT = 4.5
 
 MAX_QUEUED = 10_000
 MAX_QUEUED_BYTES = 64 * 2**20
-"""Upper bounds of waiting requests, fewer if the database is slow, and of their bytes; more are refused at once."""
+"""Upper bounds of waiting requests, fewer if the database is slow, and of their bytes; more are
+refused at once."""
 
 QUEUE_TIMEOUT = 4.0
 """Seconds after which a waiting request is refused, as too little of its time is left."""
@@ -35,11 +36,13 @@ MAX_BATCH_BYTES = 4 * 2**20
 """Bytes of requests at which a batch is full; writing it takes several times that memory."""
 
 MAX_GATHER_DELAY = 0.001
-"""Seconds that a batch waits at most to grow; it never waits longer than an eighth of the previous batch's time."""
+"""Seconds that a batch waits at most to grow; it never waits longer than an eighth of the
+previous batch's time."""
 
 
 class Queued(msgspec.Struct, Generic[Q, R], eq=False):
-    """A request that waits: `since` when, on the loop's clock; its `size` in bytes; the future of its result."""
+    """A request that waits: `since` when, on the loop's clock; its `size` in bytes; the future
+    of its result."""
 
     request: Q
     since: float
@@ -57,16 +60,17 @@ class Queued(msgspec.Struct, Generic[Q, R], eq=False):
 
 
 class Batcher(Generic[Q, R]):
-    """Gathers requests and has `serve` carry them out, at most `max_batch` at a time, in `workers` batches at once.
+    """Gathers requests and has `serve` carry them out, at most `max_batch` at a time, in
+    `workers` batches at once.
 
-    While all workers are busy the next batch grows, until it has MAX_BATCH_BYTES, as `size` counts its requests.
-    `serve` gets the requests of a batch and its deadline, on the loop's clock; it returns a result or an error for
-    each, or raises an error for all. With `gather`, a worker waits up to 1 ms so that clients with a new response
-    join the next batch; otherwise they split into two alternating groups. `refusal` is why no more are taken, "" if
-    they are.
+    While all workers are busy the next batch grows, until it has MAX_BATCH_BYTES, as `size`
+    counts its requests. `serve` gets the requests of a batch and its deadline, on the loop's
+    clock; it returns a result or an error for each, or raises an error for all. With `gather`, a
+    worker waits up to 1 ms so that clients with a new response join the next batch; otherwise
+    they split into two alternating groups. `refusal` is why no more are taken, "" if they are.
 
-    `count` requests wait or are served now. Beyond `limit`, others are refused at once rather than served too late;
-    `refused` were.
+    `count` requests wait or are served now. Beyond `limit`, others are refused at once rather
+    than served too late; `refused` were.
     """
 
     def __init__(
@@ -93,7 +97,9 @@ class Batcher(Generic[Q, R]):
 
     def add(self, request: Q) -> asyncio.Future[R]:
         """Queue a request; return the future of its result."""
-        queued: Queued[Q, R] = Queued(request, self._loop.time(), self._size(request), self._loop.create_future())
+        queued: Queued[Q, R] = Queued(
+            request, self._loop.time(), self._size(request), self._loop.create_future()
+        )
         if self.refusal:
             queued.settle(Unavailable(self.refusal))
         elif self.count >= self.limit or self._bytes + queued.size > MAX_QUEUED_BYTES:
@@ -101,7 +107,9 @@ class Batcher(Generic[Q, R]):
             queued.settle(Unavailable("Too many requests are waiting"))
         else:
             if not self._queue and self._free:
-                self._loop.call_soon(self._start_workers)  # all requests of one loop iteration are one batch
+                self._loop.call_soon(
+                    self._start_workers
+                )  # all requests of one loop iteration are one batch
             self.count += 1
             self._bytes += queued.size
             self._queue.append(queued)
@@ -121,7 +129,8 @@ class Batcher(Generic[Q, R]):
             await asyncio.wait(self._tasks)
 
     def record(self, seconds: float) -> None:
-        """Set the limit by how long a batch took: the latest counts half, the one before a quarter, and so on."""
+        """Set the limit by how long a batch took: the latest counts half, the one before a
+        quarter, and so on."""
         self._batch_seconds = (self._batch_seconds + seconds) / 2
         # A new request waits for the batch that runs, those before its own, and its own.
         batches = MAX_WAIT / max(self._batch_seconds, 1e-6) - 1
@@ -151,7 +160,8 @@ class Batcher(Generic[Q, R]):
         except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
             self._settle(batch, [error] * len(batch))
         finally:
-            del batch  # each has its error, and the error this frame; from Python 3.12 on a returned one too
+            # Each has its error, and the error this frame; from Python 3.12 on a returned one too.
+            del batch
 
     def _take(self) -> list[Queued[Q, R]]:
         """Return the next requests to serve; an empty list if none waits."""
@@ -169,7 +179,9 @@ class Batcher(Generic[Q, R]):
 
     def _settle(self, batch: Sequence[Queued[Q, R]], results: Sequence[R | Exception]) -> None:
         """Set the results of requests, and stop counting these."""
-        for each, result in list(zip(batch, results, strict=True)):  # counted before anybody is told one
+        for each, result in list(
+            zip(batch, results, strict=True)
+        ):  # counted before anybody is told one
             each.settle(result)
         self.count -= len(batch)
         self._bytes -= sum([each.size for each in batch])

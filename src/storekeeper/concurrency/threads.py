@@ -14,18 +14,22 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 LOOK_INTERVAL = 0.5
-"""Seconds between two checks of a thread: a lost wake-up of the loop delays the result by no more."""
+"""Seconds between two checks of a thread: a lost wake-up of the loop delays the result by no
+more."""
 
 TOO_MANY = "Too many threads are running"
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """Run `work` on a daemon thread of its own; return its result, or raise its exception. Raises Unavailable.
+    """Run `work` on a daemon thread of its own; return its result, or raise its exception.
+    Raises Unavailable.
 
     The process may end before the thread, and the database then rolls back what the thread wrote.
     """
     future: Future[T] = Future()
-    thread = threading.Thread(target=run_into, args=(future, work), name="storekeeper-work", daemon=True)
+    thread = threading.Thread(
+        target=run_into, args=(future, work), name="storekeeper-work", daemon=True
+    )
     try:
         thread.start()
     except RuntimeError:
@@ -36,12 +40,16 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     try:
         return future.result()
     finally:
-        # Else the error and the frames of both threads would keep each other, with all that they read, in memory.
+        # Else the error and the frames of both threads would keep each other, with all that they
+        # read, in memory.
         future = Future()
 
 
-async def run_with(open_resource: Callable[[], AbstractContextManager[R]], work: Callable[[R], T]) -> T:
-    """Run `work` with a resource that is opened and closed on the same thread. Raises as `run_in_thread` does."""
+async def run_with(
+    open_resource: Callable[[], AbstractContextManager[R]], work: Callable[[R], T]
+) -> T:
+    """Run `work` with a resource that is opened and closed on the same thread. Raises as
+    `run_in_thread` does."""
 
     def run() -> T:
         with open_resource() as resource:
@@ -59,7 +67,8 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
 
 
 async def is_done(future: Future[Any], thread: threading.Thread, seconds: float = inf) -> bool:
-    """Wait until a thread has completed the future, at most so many seconds; return whether it has."""
+    """Wait until a thread has completed the future, at most so many seconds; return whether it
+    has."""
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()
 

@@ -6,7 +6,8 @@ from storekeeper.errors import Unavailable
 
 
 class Turns:
-    """A context in which `count` tasks may be at once; who waits for longer than `timeout` seconds is refused."""
+    """A context in which `count` tasks may be at once; who waits for longer than `timeout`
+    seconds is refused."""
 
     def __init__(self, count: int, timeout: float, refusal: str) -> None:
         self._free = asyncio.Semaphore(count)

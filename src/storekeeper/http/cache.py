@@ -1,7 +1,9 @@
-"""The response cache: the bytes of a request lead to the response that they got. Imports nothing of the project.
+"""The response cache: the bytes of a request lead to the response that they got. Imports nothing
+of the project.
 
-The same bytes and the same database give the same response: that is the whole proof. The change token tells whether
-the database is the same. It is taken before a response is read, so a response is never older than the token.
+The same bytes and the same database give the same response: that is the whole proof. The change
+token tells whether the database is the same. It is taken before a response is read, so a
+response is never older than the token.
 """
 
 from collections.abc import Callable
@@ -23,7 +25,8 @@ class Cached(msgspec.Struct, gc=False):
 
 
 class ResponseCache:
-    """The responses of one process. `change_token` returns the collection's; while it is None, nothing is cached."""
+    """The responses of one process. `change_token` returns the collection's; while it is None,
+    nothing is cached."""
 
     def __init__(self, change_token: Callable[[], object | None]) -> None:
         self._change_token = change_token

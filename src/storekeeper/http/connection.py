@@ -1,7 +1,9 @@
-"""One client's connection: the order of responses, back-pressure, timeouts, sending. Imports events, and uvicorn.
+"""One client's connection: the order of responses, back-pressure, timeouts, sending. Imports
+events, and uvicorn.
 
-Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop. Its protocol class is no documented
-extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.py` tests what this module relies on.
+Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop. Its protocol class is
+no documented extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.py`
+tests what this module relies on.
 """
 
 import asyncio
@@ -36,11 +38,13 @@ MAX_PIPELINED = 64
 """Requests that may wait behind another one; at that number the connection stops reading."""
 
 MAX_UNCOUNTED_BYTES = 1024
-"""Unsent bytes of a connection that its transport does not report, so that they do not count. With 0, the transport
-would not write the responses of one loop iteration together, which costs 0.5 us for each small one."""
+"""Unsent bytes of a connection that its transport does not report, so that they do not count.
+With 0, the transport would not write the responses of one loop iteration together, which costs
+0.5 us for each small one."""
 
 MAX_PIPELINE_TIME = 0.01
-"""Seconds of processor time for the pipelined requests of one connection, before those of others come first."""
+"""Seconds of processor time for the pipelined requests of one connection, before those of others
+come first."""
 
 
 class Connection(HttpToolsProtocol):
@@ -53,7 +57,11 @@ class Connection(HttpToolsProtocol):
         self.limits = runtime.limits
         application = runtime.application
         self.reader = RequestReader(
-            self._accept, self._refuse, self.loop.time, application.early_refusal, application.body_limit
+            self._accept,
+            self._refuse,
+            self.loop.time,
+            application.early_refusal,
+            application.body_limit,
         )
         self.deadlines = Deadlines(self.loop.time())
         self.draining = False
@@ -64,17 +72,24 @@ class Connection(HttpToolsProtocol):
         self._accepted_bytes = 0
         """Bytes of all requests whose responses are not complete, and which are read whole."""
         self._unread = b""
-        """Bytes that the transport brought, and that the next loop iterations feed to the reader."""
+        """Bytes that the transport brought, and that the next loop iterations feed to the
+        reader."""
         self._pause_at = 0.0  # processor time of this thread
 
     @property
     def busy(self) -> bool:
-        """Whether the next request has to wait, because an earlier response is not complete or not sent."""
+        """Whether the next request has to wait, because an earlier response is not complete or
+        not sent."""
         return self.exchange is not None or bool(self.waiting) or self.flow.write_paused
 
     def is_idle(self) -> bool:
         """Return whether every request that the client began has its response."""
-        return self.reader.phase is Phase.IDLE and self.exchange is None and not self.waiting and not self._unread
+        return (
+            self.reader.phase is Phase.IDLE
+            and self.exchange is None
+            and not self.waiting
+            and not self._unread
+        )
 
     # Reading; called by asyncio.
 
@@ -90,7 +105,8 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client: a cached request, a plain one, or what the careful reader has to read."""
+        """Take bytes from the client: a cached request, a plain one, or what the careful reader
+        has to read."""
         if self.reader.phase is not Phase.IDLE or self.busy:
             self._read(data)
             return
@@ -134,17 +150,21 @@ class Connection(HttpToolsProtocol):
         return self._accepted_bytes + len(self._unread) + self.reader.unfinished_bytes
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
-        """Keep the connection of a client that closed its sending side until its requests have responses.
+        """Keep the connection of a client that closed its sending side until its requests have
+        responses.
 
-        One that listens is gone: without something to send, that would be noticed only at the next comment.
+        One that listens is gone: without something to send, that would be noticed only at the
+        next comment.
         """
         self.half_closed = True
         return bool(self.waiting) or (self.exchange is not None and not self.exchange.is_endless)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Release all that the connection took; requests under way are finished without their client.
+        """Release all that the connection took; requests under way are finished without their
+        client.
 
-        Nothing may still refer to the connection: the garbage collector would free it only after hours.
+        Nothing may still refer to the connection: the garbage collector would free it only after
+        hours.
         """
         self.connections.discard(self)
         self.limits.connections.open.discard(self)
@@ -161,7 +181,8 @@ class Connection(HttpToolsProtocol):
     # Requests, in their order.
 
     def _accept(self, request: Request) -> None:
-        # One read may bring thousands of requests, each of which takes more memory than its bytes did.
+        # One read may bring thousands of requests, each of which takes more memory than its bytes
+        # did.
         self._accepted_bytes += request.size
         if not self._admit():
             self._accepted_bytes -= request.size
@@ -182,7 +203,10 @@ class Connection(HttpToolsProtocol):
         self.exchange = exchange = Exchange(self, request)
         response = request.refusal or self.runtime.application.respond(request)
         if isinstance(response, Deferred):
-            request.body, request.cache_key = b"", b""  # what is read later may be older than the cache's token
+            request.body, request.cache_key = (
+                b"",
+                b"",
+            )  # what is read later may be older than the cache's token
             self._admit()
             response.future.add_done_callback(partial(self._send_deferred, exchange, response))
         else:
@@ -202,7 +226,11 @@ class Connection(HttpToolsProtocol):
         """Return whether the connection closes after this request's response."""
         if not request.keep_alive:
             return True
-        return (self.draining or self.half_closed) and not self.waiting and self.reader.phase is Phase.IDLE
+        return (
+            (self.draining or self.half_closed)
+            and not self.waiting
+            and self.reader.phase is Phase.IDLE
+        )
 
     def finish(self, exchange: Exchange, *, close: bool) -> None:
         """Continue after a complete response."""
@@ -215,7 +243,8 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def break_off(self, exchange: Exchange) -> None:
-        """Abort a response that cannot be completed, so that the client cannot take it for complete."""
+        """Abort a response that cannot be completed, so that the client cannot take it for
+        complete."""
         self._end(exchange)
         self.waiting.clear()
         self.transport.abort()
@@ -227,7 +256,8 @@ class Connection(HttpToolsProtocol):
         exchange.end()
 
     def advance(self) -> None:
-        """Begin waiting requests until one of them has to wait for its response; if none is left, read on."""
+        """Begin waiting requests until one of them has to wait for its response; if none is
+        left, read on."""
         pause_at = thread_time() + MAX_PIPELINE_TIME if self.waiting else 0.0
         while self.waiting and self.exchange is None and not self.flow.write_paused:
             self._begin(self.waiting.popleft())
@@ -245,8 +275,11 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _is_full(self) -> bool:
-        # Not while nothing waits, though a body that is not whole may be that large: nobody would read on.
-        return bool(self.waiting) and (len(self.waiting) >= MAX_PIPELINED or self._received_bytes() >= MAX_BODY_BYTES)
+        # Not while nothing waits, though a body that is not whole may be that large: nobody would
+        # read on.
+        return bool(self.waiting) and (
+            len(self.waiting) >= MAX_PIPELINED or self._received_bytes() >= MAX_BODY_BYTES
+        )
 
     def _continue(self) -> None:
         self.reader.expects_continue = False
@@ -258,7 +291,9 @@ class Connection(HttpToolsProtocol):
         headers = response.headers + self.runtime.application.fields(request.headers)
         method, target, size = request.method, request.target, size_of(request.target, ())
         refusal = replace(response, headers=headers)
-        refused = Request(method, target, (), request.version, False, size=size, refusal=refusal, id=request.id)
+        refused = Request(
+            method, target, (), request.version, False, size=size, refusal=refusal, id=request.id
+        )
         self._accepted_bytes += size
         if self.busy:
             self.waiting.append(refused)
@@ -267,8 +302,8 @@ class Connection(HttpToolsProtocol):
         self._admit()
 
     def _discard(self) -> None:
-        # Closing now would reset the connection while the client still sends, and the reset can overtake
-        # the response. So the connection reads and drops what arrives for a while.
+        # Closing now would reset the connection while the client still sends, and the reset can
+        # overtake the response. So the connection reads and drops what arrives for a while.
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -282,7 +317,9 @@ class Connection(HttpToolsProtocol):
         began = perf_counter()
         size = self.write(encode_start(200, self.server_state.default_headers) + cached.rest)
         self.responses_sent += 1
-        self.runtime.observe(Served(cached.route, "GET", 200, size, perf_counter() - began, 0, self.client, b""))
+        self.runtime.observe(
+            Served(cached.route, "GET", 200, size, perf_counter() - began, 0, self.client, b"")
+        )
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task that a graceful stop waits for."""
@@ -291,7 +328,8 @@ class Connection(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
 
     def write(self, *parts: bytes) -> int:
-        """Write parts of a response, unless the transport is closing, which may be so before `connection_lost`."""
+        """Write parts of a response, unless the transport is closing, which may be so before
+        `connection_lost`."""
         if self.transport.is_closing():
             return 0
         self.transport.writelines(parts)
@@ -330,11 +368,14 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """Finish the requests that the client has begun, then close; uvicorn calls this once, at a stop."""
+        """Finish the requests that the client has begun, then close; uvicorn calls this once, at
+        a stop."""
         self.draining = True
         if self.exchange is not None:
             self.exchange.stop()
             if self.exchange.is_endless and self.flow.write_paused:
                 self.transport.abort()  # its client reads nothing now, and goes on elsewhere
         # After a standstill the timer comes before what has arrived is read, and this after it.
-        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance)
+        self.loop.call_later(
+            deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance
+        )

@@ -1,4 +1,5 @@
-"""One request and its response, which is sent here: whole or as a stream, at once or later. Imports events."""
+"""One request and its response, which is sent here: whole or as a stream, at once or later.
+Imports events."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -21,7 +22,8 @@ from storekeeper.http.runtime import Runtime, Served
 
 
 class _Connection(Protocol):
-    """What an exchange needs of its connection. uvicorn renews `server_state.default_headers` once a second."""
+    """What an exchange needs of its connection. uvicorn renews `server_state.default_headers`
+    once a second."""
 
     runtime: Runtime
     server_state: Any
@@ -75,7 +77,9 @@ class Exchange:
         """Send a response, or begin to send its stream; this is the one way to send any."""
         request, connection = self.request, self._connection
         try:
-            if response.stop is not None and (connection.draining or connection.runtime.is_draining()):
+            if response.stop is not None and (
+                connection.draining or connection.runtime.is_draining()
+            ):
                 response.stop()
                 response = unavailable("The service is shutting down")
             close = connection.is_last(request)
@@ -101,14 +105,17 @@ class Exchange:
                 connection.break_off(self)
 
     async def _stream(self, response: Response, head: bytes, *, close: bool, chunked: bool) -> None:
-        """Send a response part by part, no faster than the client reads; half a list must not look like a list."""
+        """Send a response part by part, no faster than the client reads; half a list must not
+        look like a list."""
         assert response.stream is not None
         connection = self._connection
         self._status = response.status
         try:
             async with aclosing(response.stream) as parts:
                 async for part in parts:
-                    self._size += connection.write(head, *(encode_chunk(part) if chunked and part else (part,)))
+                    self._size += connection.write(
+                        head, *(encode_chunk(part) if chunked and part else (part,))
+                    )
                     head, part = b"", b""  # noqa: PLW2901 - not kept while the client reads
                     if connection.flow.write_paused:
                         await connection.flow.drain()

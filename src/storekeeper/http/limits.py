@@ -1,10 +1,11 @@
 """The limits of one process: its connections, and the memory that they may take. Imports events.
 
-The connection limit costs time for a new connection, not for a request. At the limit, each new connection closes the
-one that has been idle for longest.
+The connection limit costs time for a new connection, not for a request. At the limit, each new
+connection closes the one that has been idle for longest.
 
-A response that the kernel takes at once is not counted, nor is a request that comes whole and gets its response at
-once. All others count against the send budget and the receive budget, from the first byte or in advance.
+A response that the kernel takes at once is not counted, nor is a request that comes whole and
+gets its response at once. All others count against the send budget and the receive budget, from
+the first byte or in advance.
 """
 
 import asyncio
@@ -24,25 +25,31 @@ RESERVED_FILES = 64
 """Open files that are reserved for the database, its log, and all else that a process opens."""
 
 MAX_REFUSED = 64
-"""Connections beyond the limit that are refused with a response; further ones are closed without one."""
+"""Connections beyond the limit that are refused with a response; further ones are closed without
+one."""
 
 CLOCK_GAP = 2.0
-"""Seconds between two sweeps after which the process must have been paused: four times the usual interval."""
+"""Seconds between two sweeps after which the process must have been paused: four times the usual
+interval."""
 
 SWEEP_SLICE = 100
 """Connections that are swept in one loop iteration: about 0.1 ms."""
 
 MAX_UNSENT_BYTES = 108 * 2**20
-"""Bytes of responses that wait for all clients together, beside the 1 KiB that each may leave unsent uncounted."""
+"""Bytes of responses that wait for all clients together, beside the 1 KiB that each may leave
+unsent uncounted."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20
-"""Bytes of requests that are incomplete, waiting or without a response, of all connections together."""
+"""Bytes of requests that are incomplete, waiting or without a response, of all connections
+together."""
 
 SMALL_BYTES = 4096
-"""A connection with no more bytes than this may use the reserve. A request with a usual store takes fewer."""
+"""A connection with no more bytes than this may use the reserve. A request with a usual store
+takes fewer."""
 
 RESERVED_BYTES = 64 * 2**20
-"""Bytes beyond MAX_RECEIVED_BYTES that only small requests may use, so that large ones cannot keep them out."""
+"""Bytes beyond MAX_RECEIVED_BYTES that only small requests may use, so that large ones cannot
+keep them out."""
 
 OVERHEAD = 512
 """Bytes that Python, uvloop and libuv take for an unsent response, in addition to its own."""
@@ -64,7 +71,8 @@ class _Member(Protocol):
 
 
 def raise_files_limit() -> int:
-    """Raise the limit of open files as far as useful and permitted; return how many connections it then allows."""
+    """Raise the limit of open files as far as useful and permitted; return how many connections
+    it then allows."""
     wanted = MAX_CONNECTIONS + RESERVED_FILES + MAX_REFUSED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -90,7 +98,8 @@ class ConnectionLimit:
         self.refused = 0
 
     def enter(self, connection: _Member) -> bool:
-        """Add a connection; at the limit, close the one idle for longest. Return False if none is idle."""
+        """Add a connection; at the limit, close the one idle for longest. Return False if none
+        is idle."""
         fits = len(self.open) < self.maximum or self._evict_idle(connection.loop.time())
         self.refused += not fits
         self.open.add(connection)
@@ -102,7 +111,8 @@ class ConnectionLimit:
         return len(self.open) > self.maximum + MAX_REFUSED
 
     async def sweep(self, now: float) -> None:
-        """Enforce the timeouts of every connection, a few in each loop iteration; `now` is the loop's time."""
+        """Enforce the timeouts of every connection, a few in each loop iteration; `now` is the
+        loop's time."""
         self._search_spent = False
         if len(self.open) < self.maximum:
             self._idle.clear()
@@ -134,29 +144,39 @@ class ConnectionLimit:
 
     def _find_idle(self, now: float) -> None:
         idle = [connection for connection in self.open if _is_evictable(connection)]
-        idle.sort(key=lambda connection: connection.deadlines.idle_since(now, connection.responses_sent))
+        idle.sort(
+            key=lambda connection: connection.deadlines.idle_since(now, connection.responses_sent)
+        )
         self._idle.extend((connection, connection.responses_sent) for connection in idle)
-        # This looked at every connection. If it found few, it is not repeated before the next sweep.
+        # This looked at every connection. If it found few, it is not repeated before the next
+        # sweep.
         self._search_spent = len(idle) * 16 <= len(self.open)
         emit(Event.TOO_MANY_CONNECTIONS, connections=len(self.open), idle=len(idle))
 
 
 def _is_evictable(connection: _Member) -> bool:
     transport = connection.transport
-    return connection.is_idle() and not transport.is_closing() and not transport.get_write_buffer_size()
+    return (
+        connection.is_idle()
+        and not transport.is_closing()
+        and not transport.get_write_buffer_size()
+    )
 
 
 class SendBudget:
-    """The connections with unsent bytes, oldest first; `size` is what these take in memory, in bytes."""
+    """The connections with unsent bytes, oldest first; `size` is what these take in memory, in
+    bytes."""
 
     def __init__(self) -> None:
         self.size = self.refused = 0
         self._leases: dict[_Member, int] = {}
 
     def lease(self, connection: _Member, size: int) -> None:
-        """Count a response that waits: its whole size, because its bytes are kept until the last is sent.
+        """Count a response that waits: its whole size, because its bytes are kept until the last
+        is sent.
 
-        If the budget is used up, the connections that have had unsent bytes for longest are aborted.
+        If the budget is used up, the connections that have had unsent bytes for longest are
+        aborted.
         """
         if connection not in self._leases:
             size += OVERHEAD
@@ -175,14 +195,16 @@ class SendBudget:
 
 
 class ReceiveBudget:
-    """Counts the bytes of requests that are incomplete, waiting or without a response, in `size`."""
+    """Counts the bytes of requests that are incomplete, waiting or without a response, in
+    `size`."""
 
     def __init__(self) -> None:
         self.size = self.refused = 0
         self._admitted: dict[_Member, int] = {}
 
     def admit(self, connection: _Member, size: int) -> bool:
-        """Count `size` bytes for a connection, instead of those before; return whether it may have them."""
+        """Count `size` bytes for a connection, instead of those before; return whether it may
+        have them."""
         self.size += size - self._admitted.pop(connection, 0)
         if size:
             self._admitted[connection] = size

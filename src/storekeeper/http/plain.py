@@ -1,11 +1,14 @@
-"""The head cache: plain requests, each whole in one read, cost no parser. Imports nothing of the project but `http`.
+"""The head cache: plain requests, each whole in one read, cost no parser. Imports nothing of the
+project but `http`.
 
-A request is plain if its line and all its fields match strict patterns, which llhttp and the checks of `request.py`
-accept. Any other request is `None` here, and `reader.py` reads it from its start: so this module refuses nothing.
-`tests/http/test_plain.py` shows that what it takes means the same to `reader.py`.
+A request is plain if its line and all its fields match strict patterns, which llhttp and the
+checks of `request.py` accept. Any other request is `None` here, and `reader.py` reads it from
+its start: so this module refuses nothing. `tests/http/test_plain.py` shows that what it takes
+means the same to `reader.py`.
 
-Only DECIDING_FIELDS decide anything. The lines of all other fields are checked and cut out; what is left is looked up
-in a dictionary of what such lines decide: the fields, the length of the body, and a plan for each method and route.
+Only DECIDING_FIELDS decide anything. The lines of all other fields are checked and cut out; what
+is left is looked up in a dictionary of what such lines decide: the fields, the length of the
+body, and a plan for each method and route.
 """
 
 import re
@@ -14,21 +17,50 @@ from typing import Any
 
 import msgspec
 
-from storekeeper.http.request import MAX_FIELDS, MAX_TARGET_BYTES, Request, cut_ids, cut_keys, is_host, size_of
+from storekeeper.http.request import (
+    MAX_FIELDS,
+    MAX_TARGET_BYTES,
+    Request,
+    cut_ids,
+    cut_keys,
+    is_host,
+    size_of,
+)
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
     # The framing of the request, and how its connection goes on.
-    *(b"connection", b"content-length", b"expect", b"host", b"proxy-connection", b"transfer-encoding", b"upgrade"),
+    *(
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"proxy-connection",
+        b"transfer-encoding",
+        b"upgrade",
+    ),
     # What the body is, who asks, from where, and for what.
-    *(b"accept", b"accept-language", b"access-control-request-headers", b"access-control-request-method"),
-    *(b"authorization", b"content-encoding", b"content-type", b"idempotency-key", b"if-match", b"if-none-match"),
+    *(
+        b"accept",
+        b"accept-language",
+        b"access-control-request-headers",
+        b"access-control-request-method",
+    ),
+    *(
+        b"authorization",
+        b"content-encoding",
+        b"content-type",
+        b"idempotency-key",
+        b"if-match",
+        b"if-none-match",
+    ),
     *(b"last-event-id", b"origin", b"referer", b"sec-fetch-site"),
 )
 """The fields that decide something, in any part of the service. A plain request has no others."""
 
 MAX_PLAIN_BYTES = MAX_TARGET_BYTES
-"""Bytes of a plain request, its body included: below the limits of a target, a head and a small body."""
+"""Bytes of a plain request, its body included: below the limits of a target, a head and a small
+body."""
 
 MAX_CACHED_BYTES = 16 * 2**20
 """Bytes that the remembered heads may take. When they would take more, all are forgotten."""
@@ -40,7 +72,8 @@ PLAN_BYTES = 1024
 """Bytes that a plan takes, without what entity tags take."""
 
 QUOTE_BYTES = 70
-"""Bytes that a plan takes for each quotation mark: an entity tag, which has two, is a string in a set."""
+"""Bytes that a plan takes for each quotation mark: an entity tag, which has two, is a string in
+a set."""
 
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
@@ -55,7 +88,8 @@ _DECIDING = frozenset(DECIDING_FIELDS)
 
 
 class _Head(msgspec.Struct, eq=False):
-    """What the fields of a head decide; `length` is that of the body, `size` what the fields take, in bytes."""
+    """What the fields of a head decide; `length` is that of the body, `size` what the fields
+    take, in bytes."""
 
     fields: Fields
     length: int
@@ -68,17 +102,21 @@ class _Head(msgspec.Struct, eq=False):
 class PlainReader:
     """Reads plain requests, of all connections of a process.
 
-    `route` returns the route of a path, `plan` the plan of a method, a route and the deciding fields.
+    `route` returns the route of a path, `plan` the plan of a method, a route and the deciding
+    fields.
     """
 
-    def __init__(self, route: Callable[[bytes], Any], plan: Callable[[str, Any, Fields], Any]) -> None:
+    def __init__(
+        self, route: Callable[[bytes], Any], plan: Callable[[str, Any, Fields], Any]
+    ) -> None:
         self._route = route
         self._plan = plan
         self._heads: dict[bytes, _Head] = {}
         self._size = 0
 
     def read(self, data: bytes) -> Request | None:
-        """Return the request that `data` is, with its plan and its deciding fields; None if it is not plain."""
+        """Return the request that `data` is, with its plan and its deciding fields; None if it
+        is not plain."""
         start, end, body = data.partition(b"\r\n\r\n")
         line, found, text = start.partition(b"\r\n")
         parts = _LINE.fullmatch(line)
@@ -89,7 +127,8 @@ class PlainReader:
         keys: Sequence[bytes] = ()
         head = self._heads.get(text)
         if head is None and text.count(b"\n") <= MAX_FIELDS:
-            # No other request has the same ids and keys, so they are no part of the remembered head.
+            # No other request has the same ids and keys, so they are no part of the remembered
+            # head.
             text, id = cut_ids(text)
             text, keys = cut_keys(text)
             head = self._heads.get(text) or self._find(text)
@@ -98,7 +137,9 @@ class PlainReader:
         route = self._route(path)
         plan = head.plans.get((method, route)) or self._make_plan(method, route, head)
         size = head.size + len(target) + len(body)
-        request = Request(method.decode(), target, head.fields, "1.1", True, body, plan, size, id=id)
+        request = Request(
+            method.decode(), target, head.fields, "1.1", True, body, plan, size, id=id
+        )
         if keys and method.startswith(b"P"):  # it may write
             request.key = keys[0].decode()
         elif plan.cacheable and not id:
@@ -106,11 +147,14 @@ class PlainReader:
         return request
 
     def _find(self, text: bytes) -> _Head | None:
-        """Return what fields decide that are not known in just this form; None if they are not plain."""
+        """Return what fields decide that are not known in just this form; None if they are not
+        plain."""
         if not _FIELDS.fullmatch(text):
             return None
         lines = text.split(b"\r\n")[1:]
-        deciding = b"".join([b"\r\n" + line for line in lines if line.partition(b":")[0].lower() in _DECIDING])
+        deciding = b"".join(
+            [b"\r\n" + line for line in lines if line.partition(b":")[0].lower() in _DECIDING]
+        )
         head = self._heads.get(deciding)
         if head is None:
             head = _decide(deciding)
@@ -140,7 +184,8 @@ class PlainReader:
 
 
 def _decide(text: bytes) -> _Head | None:
-    """Return what these lines of deciding fields, each of which is a field, decide; None if they are not plain."""
+    """Return what these lines of deciding fields, each of which is a field, decide; None if they
+    are not plain."""
     lines = [line.partition(b":") for line in text.split(b"\r\n")[1:]]
     fields = [(name.lower(), value.strip(b" \t")) for name, _, value in lines]
     names = [name for name, _ in fields]

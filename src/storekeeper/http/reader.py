@@ -1,4 +1,5 @@
-"""Bytes of one connection in, requests or a refusal out. It does no I/O. Imports httptools and events.
+"""Bytes of one connection in, requests or a refusal out. It does no I/O. Imports httptools and
+events.
 
 The careful way: `plain.py` is the short one. `docs/architecture.md` has a picture of the phases.
 """
@@ -15,7 +16,8 @@ from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, BodyLimit
 from storekeeper.http.response import INTERNAL_ERROR, Response, too_large
 
 _MAX_SIZE_LINE = 16
-"""Uncounted bytes of a line with a chunk's size: the size, zeros that some proxies put before it, the line end."""
+"""Uncounted bytes of a line with a chunk's size: the size, zeros that some proxies put before
+it, the line end."""
 
 
 class Phase(IntEnum):
@@ -28,7 +30,8 @@ class Phase(IntEnum):
 
 
 MAX_FED_BYTES = 8 * 1024
-"""Bytes of one connection that are parsed at once, in up to 9 ms: the transport may bring megabytes."""
+"""Bytes of one connection that are parsed at once, in up to 9 ms: the transport may bring
+megabytes."""
 
 _EMPTY_LINES = re.compile(rb"[\r\n]+")
 
@@ -36,10 +39,10 @@ _EMPTY_LINES = re.compile(rb"[\r\n]+")
 class RequestReader:
     """The reading half of a connection, over llhttp.
 
-    `accept` is called with each complete request; `refuse`, at most once, with a response and what was read of its
-    request. `clock` is called when a request begins. `early_refusal` is called with a request that may have a large
-    body, before that is read; it returns the refusal if the head alone decides, else None. `body_limit` returns the
-    limits of a target's route.
+    `accept` is called with each complete request; `refuse`, at most once, with a response and
+    what was read of its request. `clock` is called when a request begins. `early_refusal` is
+    called with a request that may have a large body, before that is read; it returns the refusal
+    if the head alone decides, else None. `body_limit` returns the limits of a target's route.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class RequestReader:
         self._early_refusal = early_refusal
         self._body_limit = body_limit
         self._parser = httptools.HttpRequestParser(self)
-        self._parser.set_dangerous_leniencies(lenient_version=True)  # `request.check` refuses what is not served
+        self._parser.set_dangerous_leniencies(
+            lenient_version=True
+        )  # `request.check` refuses what is not served
         self.phase = Phase.IDLE
         self.began = clock()
         """When the current or latest request began, by `clock`."""
@@ -89,11 +94,16 @@ class RequestReader:
         """Bytes of memory that an unfinished request takes."""
         if self.phase is Phase.HEAD:
             # The parser's pieces of a head take as much again.
-            return 2 * self._head_bytes + len(self._line) + request_head.FIELD_BYTES * len(self._headers)
+            return (
+                2 * self._head_bytes
+                + len(self._line)
+                + request_head.FIELD_BYTES * len(self._headers)
+            )
         return 0 if self._request is None else self._request.size + len(self._body)
 
     def overdue(self, now: float) -> str:
-        """Return why an unfinished request is to be refused at `now`, by `clock`; "" if it is not."""
+        """Return why an unfinished request is to be refused at `now`, by `clock`; "" if it is
+        not."""
         if now - self.began > (timeout := self.limit.timeout):
             return f"The request was not whole within {timeout:g} seconds"
         is_uploading = self._request is not None and self._request.upload is not None
@@ -104,7 +114,8 @@ class RequestReader:
     def feed(self, data: bytes) -> bytes:
         """Parse bytes from the client: a body or chunk as it comes, all else line by line.
 
-        So each limit applies at the same byte, however the network cuts them. Return those beyond MAX_FED_BYTES.
+        So each limit applies at the same byte, however the network cuts them. Return those
+        beyond MAX_FED_BYTES.
         """
         start = 0
         try:
@@ -126,7 +137,9 @@ class RequestReader:
             self._expected -= end - start
             self._parser.feed_data(data[start:end])
             return end
-        if self.phase is Phase.IDLE and (empty := _EMPTY_LINES.match(data, start)):  # before a request
+        if self.phase is Phase.IDLE and (
+            empty := _EMPTY_LINES.match(data, start)
+        ):  # before a request
             return empty.end()
         end = data.find(b"\n", start) + 1 or len(data)
         piece = data[start:end]
@@ -162,21 +175,24 @@ class RequestReader:
         if self._line[:1] in (b"u", b"U"):
             if not whole:
                 return
-            # llhttp would take all bytes behind the head of an upgrade for another protocol; but clients that offer
-            # h2c with every plain request send its body there (decision 28).
+            # llhttp would take all bytes behind the head of an upgrade for another protocol; but
+            # clients that offer h2c with every plain request send its body there (decision 28).
             piece = b"x-" + self._line if self._line[:8].lower() == b"upgrade:" else self._line
         self._parser.feed_data(piece)
         if whole and self.phase is Phase.HEAD:
-            # The parser would call back for this field only when the next line begins: too late for a refusal.
+            # The parser would call back for this field only when the next line begins: too late for
+            # a refusal.
             name, _, value = self._line.partition(b":")
             self._headers.append((name.lower(), value.strip()))
             if len(self._headers) > request_head.MAX_FIELDS:
                 self.refuse(request_head.TOO_MANY_HEADERS)
 
     def _take_framing(self, piece: bytes) -> None:
-        """Parse what frames a chunked body; limit all of it but the sizes of the chunks (decision 49).
+        """Parse what frames a chunked body; limit all of it but the sizes of the chunks
+        (decision 49).
 
-        The sizes need no limit: each chunk has at least one byte of the body, and the body has a limit.
+        The sizes need no limit: each chunk has at least one byte of the body, and the body has a
+        limit.
         """
         self._extra_bytes += len(piece)
         if self._is_last_chunk:
@@ -189,10 +205,17 @@ class RequestReader:
             self.refuse(request_head.TOO_MANY_HEADERS)
 
     def refuse(self, response: Response, request: Request | None = None) -> None:
-        """Refuse the request that is being read, or `request`, which was just accepted; read nothing more."""
+        """Refuse the request that is being read, or `request`, which was just accepted; read
+        nothing more."""
         if self.phase is not Phase.DISCARDING:
-            method = self._parser.get_method().decode() if self._url else "HEAD" if self._is_head else ""
-            read = request or self._request or identify(Request(method, self._url, self._headers, "", False))
+            method = (
+                self._parser.get_method().decode() if self._url else "HEAD" if self._is_head else ""
+            )
+            read = (
+                request
+                or self._request
+                or identify(Request(method, self._url, self._headers, "", False))
+            )
             self.discard()
             self._refuse(response, read)
 
@@ -202,7 +225,8 @@ class RequestReader:
         self._forget()
 
     def close(self) -> None:
-        """Drop all further bytes, and the references to the parser and the connection, which refer to this reader."""
+        """Drop all further bytes, and the references to the parser and the connection, which
+        refer to this reader."""
         self.discard()
         del self._parser, self._accept, self._refuse
 
@@ -231,20 +255,25 @@ class RequestReader:
             self.refuse(refusal)
             return
         fields = dict(reversed(self._headers))  # of those with one name the first
-        # llhttp ensures that it is digits, that there is one, and that there is no Transfer-Encoding.
+        # llhttp ensures that it is digits, that there is one, and that there is no
+        # Transfer-Encoding.
         length, expect = fields.get(b"content-length", b"0"), fields.get(b"expect", b"")
         self.limit = self._body_limit(request.target)
         if request_head.exceeds(length, self.limit.max_bytes):
             refusal = too_large(self.limit.max_bytes)
         # A large body may follow, or one that the client holds back.
-        elif int(length) > SMALL_BODY_BYTES or b"expect" in fields or b"transfer-encoding" in fields:
+        elif (
+            int(length) > SMALL_BODY_BYTES or b"expect" in fields or b"transfer-encoding" in fields
+        ):
             refusal = self._early_refusal(request)
         if refusal is not None:
             self.refuse(refusal)
             return
         self.heard = self._clock()
         self._expected = int(length)
-        self.expects_continue = expect.lower() == b"100-continue" and version == "1.1"  # RFC 9110, section 10.1.1
+        self.expects_continue = (
+            expect.lower() == b"100-continue" and version == "1.1"
+        )  # RFC 9110, section 10.1.1
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
@@ -258,7 +287,8 @@ class RequestReader:
             self.heard = self._clock()
             if refusal := self._request.upload.append(body):
                 self.refuse(refusal)
-        # Nearly every body is one piece. As objects, pieces of two bytes each would take fifty times their size.
+        # Nearly every body is one piece. As objects, pieces of two bytes each would take fifty
+        # times their size.
         elif not self._body:
             self._body = body
         else:

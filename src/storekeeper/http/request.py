@@ -1,4 +1,5 @@
-"""A request, and the checks of its head where RFC 9112 and the limits are stricter than llhttp. Imports httptools.
+"""A request, and the checks of its head where RFC 9112 and the limits are stricter than llhttp.
+Imports httptools.
 
 Decisions 15, 16, 27 and 28.
 """
@@ -31,7 +32,8 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + _MAX_METHOD_BYTES + len("  HTTP/1.1\r\n")
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _LINE = re.compile(_TOKEN + rb" +[^\x00-\x20\x7f]+ +HTTP/1\.\d\r\n")
 _OTHER_PROTOCOL = re.compile(rb" (?:RTSP|ICE)/")
-"""The other protocols that the parser accepts. No target has a blank, so no HTTP request contains this."""
+"""The other protocols that the parser accepts. No target has a blank, so no HTTP request
+contains this."""
 _OTHER_VERSION = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)? HTTP/[02-9]\.\d\r\n")
 _LINE_START = re.compile(_TOKEN + rb"(?: [^\x00-\x1f\x7f]*)?\r?")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
@@ -50,16 +52,21 @@ _KEY = re.compile(rb"\r\n(?i:idempotency-key):[ \t]*" + KEY + _END)
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\d*)?|\[[0-9A-Fa-f:.]+\](?::\d*)?")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
 
-TOO_MANY_HEADERS = error_response(431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers")
+TOO_MANY_HEADERS = error_response(
+    431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers"
+)
 """The refusal of a head, or of what stands behind or between the chunks of a body."""
 
 _NO_SUCH_METHOD = error_response(501, "HTTP has no such method")
-_TARGET_TOO_LONG = error_response(414, f"The request target is longer than {MAX_TARGET_BYTES} bytes")
+_TARGET_TOO_LONG = error_response(
+    414, f"The request target is longer than {MAX_TARGET_BYTES} bytes"
+)
 _UNSUPPORTED_VERSION = error_response(505, "This service speaks HTTP/1.1")
 
 
 class BodyLimit(NamedTuple):
-    """How long the body of a request may be, and how many seconds the whole request, and each pause, may take."""
+    """How long the body of a request may be, and how many seconds the whole request, and each
+    pause, may take."""
 
     max_bytes: int = MAX_BODY_BYTES
     timeout: float = REQUEST_TIMEOUT
@@ -74,7 +81,8 @@ class Upload(Protocol):
 
 
 class Request(msgspec.Struct, eq=False, gc=False):
-    """A complete request. `target` is in origin form (or `*`) once it was checked; header names are in lower case.
+    """A complete request. `target` is in origin form (or `*`) once it was checked; header names
+    are in lower case.
 
     `size` is how many bytes of memory the request takes, with its body.
     """
@@ -86,20 +94,24 @@ class Request(msgspec.Struct, eq=False, gc=False):
     keep_alive: bool
     body: bytes = b""
     plan: Any = None
-    """The `api.plan.Plan` of its head, once there is one. A stream that lasts asks `plan.admit()` again."""
+    """The `api.plan.Plan` of its head, once there is one. A stream that lasts asks
+    `plan.admit()` again."""
 
     size: int = 0
     token_number: int = 0
     """The number of the client's token, 0 for none."""
 
     refusal: Response | None = None
-    """The refusal, the connection's last response; the other attributes are what was read of the request."""
+    """The refusal, the connection's last response; the other attributes are what was read of the
+    request."""
 
     id: bytes = b""
-    """What the client calls the request, in `x-request-id` or `traceparent`; the response has it too."""
+    """What the client calls the request, in `x-request-id` or `traceparent`; the response has it
+    too."""
 
     key: str = ""
-    """Its Idempotency-Key without quotes, if it is valid; a head with another one beside it is refused."""
+    """Its Idempotency-Key without quotes, if it is valid; a head with another one beside it is
+    refused."""
 
     cache_key: bytes = b""
     """All bytes of the request, if its response may be cached."""
@@ -114,12 +126,14 @@ class Request(msgspec.Struct, eq=False, gc=False):
 
 
 def size_of(target: bytes, fields: Fields) -> int:
-    """Return roughly how many bytes Python takes for a request with this target and these fields and no body."""
+    """Return roughly how many bytes Python takes for a request with this target and these fields
+    and no body."""
     return 400 + len(target) + sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
 
 
 def cut_ids(lines: bytes) -> tuple[bytes, bytes]:
-    """Return lines of fields, each behind a line end, without the valid ids; and the first of these, or b""."""
+    """Return lines of fields, each behind a line end, without the valid ids; and the first of
+    these, or b""."""
     parts = _ID.split(lines)
     return b"".join(parts[::3]), (parts[1] or parts[2]) if len(parts) > 1 else b""
 
@@ -131,7 +145,8 @@ def cut_keys(lines: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def identify(request: Request) -> Request:
-    """Set the id of a request from its fields, and its Idempotency-Key if it may write; return it."""
+    """Set the id of a request from its fields, and its Idempotency-Key if it may write; return
+    it."""
     rest, request.id = cut_ids(b"".join([b"\r\n%b:%b" % field for field in request.headers]))
     if request.method.startswith("P"):
         _, keys = cut_keys(rest)
@@ -140,23 +155,30 @@ def identify(request: Request) -> Request:
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:
-    """Return the value of a field, None if it is absent; the values of several lines are joined with commas."""
+    """Return the value of a field, None if it is absent; the values of several lines are joined
+    with commas."""
     values = [value for written, value in headers if written == name]
     return b", ".join(values) if values else None
 
 
 def check(request: Request) -> Response | None:
-    """Return the refusal of a complete head, or None if it is valid. An absolute-form target becomes origin-form."""
+    """Return the refusal of a complete head, or None if it is valid. An absolute-form target
+    becomes origin-form."""
     return _check_version(request) or _check_fields(request) or _check_target(request)
 
 
 def check_line(line: bytes) -> Response | None:
-    """Return the refusal of a request line, whole or not, if it is too long or of another protocol; else None."""
+    """Return the refusal of a request line, whole or not, if it is too long or of another
+    protocol; else None."""
     start = line[:_MAX_LINE_BYTES]  # so that the result does not depend on how much has arrived
     if _OTHER_PROTOCOL.search(start):
         return error_response(400, "Not valid HTTP/1.1: another protocol")
     if len(line) > len(start) and may_be_line(start):
-        return _NO_SUCH_METHOD if len(start.partition(b" ")[0]) > _MAX_METHOD_BYTES else _TARGET_TOO_LONG
+        return (
+            _NO_SUCH_METHOD
+            if len(start.partition(b" ")[0]) > _MAX_METHOD_BYTES
+            else _TARGET_TOO_LONG
+        )
     return _UNSUPPORTED_VERSION if _OTHER_VERSION.fullmatch(line) else None
 
 
@@ -166,7 +188,8 @@ def may_be_line(line: bytes) -> bool:
 
 
 def escape(line: bytes) -> bytes:
-    """Escape the bytes of a request line that browsers' targets have and the parser does not take (decision 48)."""
+    """Escape the bytes of a request line that browsers' targets have and the parser does not
+    take (decision 48)."""
     return line if line.isascii() else _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line)
 
 
@@ -187,7 +210,9 @@ def malformed(error: httptools.HttpParserError, line: bytes) -> Response:
     if reason == "Content-Length overflow":
         return too_large()
     # The parser knows the methods of RTSP, and reports one in a line of HTTP as another error.
-    unknown = isinstance(error, httptools.HttpParserInvalidMethodError) or reason.startswith("Invalid method")
+    unknown = isinstance(error, httptools.HttpParserInvalidMethodError) or reason.startswith(
+        "Invalid method"
+    )
     if unknown and _LINE.fullmatch(line):
         return _NO_SUCH_METHOD
     return error_response(400, f"Not valid HTTP/1.1: {error}")

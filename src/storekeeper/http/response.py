@@ -1,4 +1,5 @@
-"""Responses: their parts, the error body, and THE ONE encoder of their heads. Imports nothing of the project.
+"""Responses: their parts, the error body, and THE ONE encoder of their heads. Imports nothing of
+the project.
 
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """
@@ -17,7 +18,8 @@ Fields = Sequence[tuple[bytes, bytes]]
 NO_CACHE = b"cache-control: no-cache\r\n"
 JSON = b"content-type: application/json; charset=utf-8\r\n" + NO_CACHE
 TEXT = b"content-type: text/plain; charset=utf-8\r\n" + NO_CACHE
-"""Header fields of a response are lines as they are sent: names in lower case, a line end behind each."""
+"""Header fields of a response are lines as they are sent: names in lower case, a line end behind
+each."""
 
 MAX_BODY_BYTES = 2**20
 """Bytes of a request's body (decision 15)."""
@@ -36,31 +38,37 @@ def phrase(status: int) -> str:
 
 
 class Response(msgspec.Struct):
-    """A complete response, or with `stream` one whose body comes in parts and has no known length."""
+    """A complete response, or with `stream` one whose body comes in parts and has no known
+    length."""
 
     body: bytes
     headers: bytes = JSON
     status: int = 200
     stream: AsyncGenerator[bytes, None] | None = None
     stop: Callable[[], None] | None = None
-    """Called when the service drains, and in any case when the exchange ends. A `stream` that waits ends then."""
+    """Called when the service drains, and in any case when the exchange ends. A `stream` that
+    waits ends then."""
 
     tag: bytes = b""
     """The entity tag with its quotes (RFC 9110, section 8.8.3); empty: there is none."""
 
     location: bytes = b""
-    """The path of what the body is a representation of, if that is not the request's target (section 8.7)."""
+    """The path of what the body is a representation of, if that is not the request's target
+    (section 8.7)."""
 
     cacheable: bool = False
-    """Whether the same bytes of a request get this response again while the database is the same."""
+    """Whether the same bytes of a request get this response again while the database is the
+    same."""
 
 
 class StreamAborted(Exception):
-    """A stream cannot be completed, for a reason that is no bug; what raises this has logged it if need be."""
+    """A stream cannot be completed, for a reason that is no bug; what raises this has logged it
+    if need be."""
 
 
 class Deferred(msgspec.Struct):
-    """A response that comes later: `render` makes it of the result of `future`, if that has no error instead."""
+    """A response that comes later: `render` makes it of the result of `future`, if that has no
+    error instead."""
 
     future: Future[Any]
     render: Callable[[Any], Response] = lambda response: response
@@ -79,7 +87,8 @@ class Validation(msgspec.Struct, frozen=True):
 class ErrorBody(msgspec.Struct, frozen=True):
     """The body of every error, as the contract has it; `cursor` is there for decision 40.
 
-    `outcome` is "none" or "unknown": whether a refused request may have changed something (decision 30).
+    `outcome` is "none" or "unknown": whether a refused request may have changed something
+    (decision 30).
     """
 
     statusCode: int  # noqa: N815 - the contract's spelling
@@ -100,7 +109,9 @@ def error_response(
     cursor: str | UnsetType = UNSET,
 ) -> Response:
     """Return an error with the contract's body and headers."""
-    body = msgspec.json.encode(ErrorBody(status, phrase(status), message, validation, outcome, cursor))
+    body = msgspec.json.encode(
+        ErrorBody(status, phrase(status), message, validation, outcome, cursor)
+    )
     return Response(body, JSON + headers, status)
 
 
@@ -118,7 +129,8 @@ def unavailable(message: str, outcome: str = "none") -> Response:
     return error_response(503, message, headers=b"retry-after: 1\r\n", outcome=outcome)
 
 
-# The encoder. A head is a start (the status line and the fields of every response, renewed each second) and a rest.
+# The encoder. A head is a start (the status line and the fields of every response, renewed each
+# second) and a rest.
 
 _WITHOUT_CONTENT = (204, 304)
 """Statuses without content, and without a Content-Length (RFC 9110, section 6.4.1)."""
@@ -143,16 +155,23 @@ _starts: dict[int, tuple[object, bytes]] = {}
 
 
 def encode_start(status: int, common: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode the status line and the fields that every response has. A renewed `common` is always a new object."""
+    """Encode the status line and the fields that every response has. A renewed `common` is
+    always a new object."""
     start = _starts.get(status)
     if start is None or start[0] is not common:
         line = b"HTTP/1.1 %d %b\r\n" % (status, phrase(status).encode())
-        start = _starts[status] = common, line + b"".join([b"%b: %b\r\n" % field for field in common])
+        start = _starts[status] = (
+            common,
+            line + b"".join([b"%b: %b\r\n" % field for field in common]),
+        )
     return start[1]
 
 
-def encode_rest(response: Response, fields: bytes, *, head_only: bool, close: bool, chunked: bool) -> bytes:
-    """Encode all that follows the start, but for a stream's body. `fields` are more fields, encoded."""
+def encode_rest(
+    response: Response, fields: bytes, *, head_only: bool, close: bool, chunked: bool
+) -> bytes:
+    """Encode all that follows the start, but for a stream's body. `fields` are more fields,
+    encoded."""
     rest = fields + framed_headers(response)
     if response.stream is not None and chunked:
         rest += b"transfer-encoding: chunked\r\n"
@@ -162,7 +181,10 @@ def encode_rest(response: Response, fields: bytes, *, head_only: bool, close: bo
 
 def parse_fields(lines: bytes) -> list[tuple[bytes, bytes]]:
     """Return the names and values of encoded fields."""
-    return [(name, value) for name, _, value in (line.partition(b": ") for line in lines.split(b"\r\n")[:-1])]
+    return [
+        (name, value)
+        for name, _, value in (line.partition(b": ") for line in lines.split(b"\r\n")[:-1])
+    ]
 
 
 def encode_chunk(data: bytes) -> tuple[bytes, bytes, bytes]:

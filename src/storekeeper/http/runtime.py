@@ -27,7 +27,8 @@ class Served(msgspec.Struct, gc=False):
     """A response at its end: when its last byte was written, or when it was broken off."""
 
     route: str | None
-    """None for an unknown path, and if the request could not be read: then `method` may be empty."""
+    """None for an unknown path, and if the request could not be read: then `method` may be
+    empty."""
 
     method: str
     status: int
@@ -53,7 +54,8 @@ Observer: TypeAlias = Callable[[Served], None]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The objects that all connections of one process share, joined in one when the collection is open."""
+    """The objects that all connections of one process share, joined in one when the collection
+    is open."""
 
     application: _Application
     plain: PlainReader

@@ -1,7 +1,8 @@
-"""Domain: what an import of rows does, decided by one pure function (decisions 42, 52, 53, 55). Imports the domain.
+"""Domain: what an import of rows does, decided by one pure function (decisions 42, 52, 53, 55).
+Imports the domain.
 
-`cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `Row` of each of its rows, `staging` puts them into
-a temporary table, asks a `Plan` what becomes of each, and writes that.
+`cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `Row` of each of its rows,
+`staging` puts them into a temporary table, asks a `Plan` what becomes of each, and writes that.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -35,10 +36,11 @@ OnConflict = Literal["refuse", "skip", "overwrite"]
 class Import(msgspec.Struct, frozen=True):
     """How to read the rows of a file, what to do with them, and for whom.
 
-    `match` is what rows have in common with their stores: "id", "name", the name of a column with the keys of an
-    outside system (decision 52), or None: all rows are new, which only an empty collection, or `add`, permits.
-    `map` says from which columns a field comes (decision 53); without `header`, columns are named 1, 2, 3, …
-    `idempotency_key` has the key and a hash of the request; in a `Row`, `key` is what the row is matched by.
+    `match` is what rows have in common with their stores: "id", "name", the name of a column
+    with the keys of an outside system (decision 52), or None: all rows are new, which only an
+    empty collection, or `add`, permits. `map` says from which columns a field comes (decision
+    53); without `header`, columns are named 1, 2, 3, … `idempotency_key` has the key and a hash
+    of the request; in a `Row`, `key` is what the row is matched by.
     """
 
     match: str | None = None
@@ -63,8 +65,9 @@ class Import(msgspec.Struct, frozen=True):
 class Row(NamedTuple):
     """A row of a file; `line` is where it begins.
 
-    `key` is the id, name or outside key that it is matched by, None for a new store. A `name` that is None is kept,
-    as is the address without `has_address`. `wrong` is what `problems.encode_wrong` returns of it.
+    `key` is the id, name or outside key that it is matched by, None for a new store. A `name`
+    that is None is kept, as is the address without `has_address`. `wrong` is what
+    `problems.encode_wrong` returns of it.
     """
 
     place: int
@@ -78,10 +81,11 @@ class Row(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the database says of a row: the store that it means, if there is one, and whether nothing would change.
+    """What the database says of a row: the store that it means, if there is one, and whether
+    nothing would change.
 
-    `means` is how many stores the key means, two at most. `name` and `address` are those after the change, the
-    address up to the part that is searched.
+    `means` is how many stores the key means, two at most. `name` and `address` are those after
+    the change, the address up to the part that is searched.
     """
 
     place: int
@@ -109,8 +113,8 @@ class ListedChange(msgspec.Struct, frozen=True):
 class Counts(msgspec.Struct, rename="camel"):
     """What an import did or, for a dry run, would do; `version` is the collection's after it.
 
-    Each row is counted once: in `created`, `replaced`, `unchanged`, `conflicts` or `bad`. `missing` is how many
-    stores are not in the file.
+    Each row is counted once: in `created`, `replaced`, `unchanged`, `conflicts` or `bad`.
+    `missing` is how many stores are not in the file.
     """
 
     dry_run: bool
@@ -136,7 +140,11 @@ class Refused(StorekeeperError):
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        wrong = [f"{n:,} {what}" for n, what in ((report.bad, "bad"), (report.conflicts, "in conflict")) if n]
+        wrong = [
+            f"{n:,} {what}"
+            for n, what in ((report.bad, "bad"), (report.conflicts, "in conflict"))
+            if n
+        ]
         self.why = f"of {report.rows:,} row{'s' * (report.rows != 1)}, {' and '.join(wrong)}"
         super().__init__(f"Nothing was imported: {self.why}")
 
@@ -155,7 +163,8 @@ class Numbers(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a row becomes: the change `seq`, of the store `id`; from then on there are `total` stores."""
+    """What a row becomes: the change `seq`, of the store `id`; from then on there are `total`
+    stores."""
 
     seq: int
     place: int
@@ -166,7 +175,8 @@ class Decision(NamedTuple):
 
 
 class Plan:
-    """Decides what the rows of a file do to a collection with these numbers; `repeated` keys occur more than once."""
+    """Decides what the rows of a file do to a collection with these numbers; `repeated` keys
+    occur more than once."""
 
     def __init__(self, options: Import, numbers: Numbers, repeated: Container[str]) -> None:
         self.options = options
@@ -182,7 +192,10 @@ class Plan:
     def refuses(self) -> bool:
         """Whether nothing is imported, because of bad rows or conflicts."""
         report, options = self.report, self.options
-        return bool((report.bad and not options.skip_bad) or (report.conflicts and options.on_conflict == "refuse"))
+        return bool(
+            (report.bad and not options.skip_bad)
+            or (report.conflicts and options.on_conflict == "refuse")
+        )
 
     @property
     def ids(self) -> range:
@@ -207,7 +220,8 @@ class Plan:
                 yield decision
 
     def finish(self, changes: list[ListedChange]) -> None:
-        """Complete the report, after the last row. Where not all problems fit, it has those that refuse a row."""
+        """Complete the report, after the last row. Where not all problems fit, it has those that
+        refuse a row."""
         self.report.changes = changes
         listed = [*self._bad.listed, *self._cut.listed][:MAX_LISTED]
         self.report.problems = sorted(listed, key=lambda problem: problem.line)
@@ -269,4 +283,6 @@ class Plan:
         assert row.name is not None
         seq = self.numbers.version + self.report.created + self.report.replaced
         total = self.numbers.total + self.report.created
-        return Decision(seq, row.place, id, int(row.id is None), total, folded(row.name, row.address))
+        return Decision(
+            seq, row.place, id, int(row.id is None), total, folded(row.name, row.address)
+        )

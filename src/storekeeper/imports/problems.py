@@ -1,4 +1,5 @@
-"""Domain: what can be wrong with the rows of a file, and how that is told. Imports only the domain."""
+"""Domain: what can be wrong with the rows of a file, and how that is told. Imports only the
+domain."""
 
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ MAX_EXAMPLES = 3
 
 
 class Reason(NamedTuple):
-    """Why a row cannot be imported: what is said of one value, and of several; and the rule that is broken."""
+    """Why a row cannot be imported: what is said of one value, and of several; and the rule that
+    is broken."""
 
     one: str
     many: str
@@ -34,15 +36,22 @@ TOO_LONG = Reason(
     "have more than {} characters",
     "length must be less than or equal to {} characters long",
 )
-HAS_NULLS = Reason("has null characters", "have null characters", "must not contain null characters")
+HAS_NULLS = Reason(
+    "has null characters", "have null characters", "must not contain null characters"
+)
 NO_TEXT = Reason("is not a text", "are not texts", "must be a string")
 UNKNOWN = Reason("names no store", "name no store")
 REPEATED = Reason("occurs more than once in the file", "occur more than once in the file")
 AMBIGUOUS = Reason("belongs to several stores", "belong to several stores")
 NO_VERSION = Reason("is not the version of an export", "are not the version of an export")
-CELLS = Reason("has another number of cells than the header", "have another number of cells than the header")
+CELLS = Reason(
+    "has another number of cells than the header", "have another number of cells than the header"
+)
 CUT = Reason("was cut", "were cut")
-CHANGED = Reason("is in conflict: its store has changed since", "are in conflict: their stores have changed since")
+CHANGED = Reason(
+    "is in conflict: its store has changed since",
+    "are in conflict: their stores have changed since",
+)
 
 
 def limited(text: str, column: str) -> str:
@@ -69,7 +78,8 @@ decode_wrong = msgspec.json.Decoder(list[Wrong]).decode
 
 
 class Problem(msgspec.Struct):
-    """What is wrong with a row. `id` is that of its store, if it is known; `row` has its cells by their columns."""
+    """What is wrong with a row. `id` is that of its store, if it is known; `row` has its cells
+    by their columns."""
 
     line: int
     id: int | None
@@ -89,7 +99,8 @@ class Group(msgspec.Struct):
 
 
 class Problems:
-    """Collects problems in the order of their lines: the first MAX_LISTED, all in groups, and the lines of all."""
+    """Collects problems in the order of their lines: the first MAX_LISTED, all in groups, and
+    the lines of all."""
 
     def __init__(self) -> None:
         self.listed: list[Problem] = []

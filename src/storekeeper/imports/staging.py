@@ -1,7 +1,8 @@
-"""Imports rows into a database, all or nothing, in the words that both databases understand. Imports the domain.
+"""Imports rows into a database, all or nothing, in the words that both databases understand.
+Imports the domain.
 
-The rows are staged, and compared with the stores, before the lock of writers is taken; behind it they are compared
-again only if there was a change in between.
+The rows are staged, and compared with the stores, before the lock of writers is taken; behind it
+they are compared again only if there was a change in between.
 """
 
 import time
@@ -33,8 +34,8 @@ from storekeeper.tables import CHANGES, CONTENT, EXTERNAL_IDS, FIELDS
 
 STAGED = """staged (place INTEGER PRIMARY KEY, line bigint, key text, version text, wrong text, has_address bigint,
   name text, address text)"""
-"""The temporary table of the rows of a file. Its types mean the same to both databases, to SQLite that `place` is the
-row's number."""
+"""The temporary table of the rows of a file. Its types mean the same to both databases, to
+SQLite that `place` is the row's number."""
 
 DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new bigint, total bigint, folded text)"""
 """The temporary table of what becomes of the rows."""
@@ -53,7 +54,8 @@ class Session(Protocol):
     """The table of changes."""
 
     set_numbers: str
-    """The statement that makes the numbers of the collection those of the latest change, if a table has them."""
+    """The statement that makes the numbers of the collection those of the latest change, if a
+    table has them."""
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
         """Execute a statement with parameters `$1`, `$2`; return its rows."""
@@ -76,12 +78,15 @@ def carry_out(
     review: Callable[[Plan], None] = lambda _: None,
     committing: Callable[[], None] = lambda: None,
 ) -> Plan | Counts:
-    """Import the rows of a file, all or none; return what was done, its counts alone if this is a replay.
+    """Import the rows of a file, all or none; return what was done, its counts alone if this is
+    a replay.
 
-    `review` is called with the plan before the lock is taken, and again if it had to be made anew behind it; it may
-    raise. Iterating the rows may be slow, and raises what is wrong with the file as a whole.
+    `review` is called with the plan before the lock is taken, and again if it had to be made
+    anew behind it; it may raise. Iterating the rows may be slow, and raises what is wrong with
+    the file as a whole.
 
-    Raises Refused, NeedsMatch, PreconditionFailed, KeyReused, and what the rows and the database raise.
+    Raises Refused, NeedsMatch, PreconditionFailed, KeyReused, and what the rows and the database
+    raise.
     """
     if replay := _replay(session, options):
         return replay
@@ -106,7 +111,8 @@ def carry_out(
 
 
 def load(session: Session, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-    """Create all of `payloads` in their order, or none; return their ids. Reads them once, and keeps none.
+    """Create all of `payloads` in their order, or none; return their ids. Reads them once, and
+    keeps none.
 
     With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
     """
@@ -120,7 +126,10 @@ def load(session: Session, payloads: Iterable[Payload], *, only_if_empty: bool =
 
 def rows_of(payloads: Iterable[Payload]) -> Iterable[Row]:
     """Return the rows that create these stores."""
-    return (Row(place, place, None, None, None, 1, *astuple(each)) for place, each in enumerate(payloads, 1))
+    return (
+        Row(place, place, None, None, None, 1, *astuple(each))
+        for place, each in enumerate(payloads, 1)
+    )
 
 
 def _refuse(plan: Plan) -> None:
@@ -151,8 +160,12 @@ _STORES = {
         f"(SELECT count(*) FROM (SELECT 1 {_SAME_NAME} LIMIT 2) AS two)",
     ),
 }
-"""For what rows are matched by, the expressions of the store that a row means, and of how many that could be."""
-_WITH_KEY = "(SELECT store_id FROM external_ids WHERE value = staged.key AND column_name = CAST($3 AS text))", "1"
+"""For what rows are matched by, the expressions of the store that a row means, and of how many
+that could be."""
+_WITH_KEY = (
+    "(SELECT store_id FROM external_ids WHERE value = staged.key AND column_name = CAST($3 AS text))",
+    "1",
+)
 
 
 def _compare(match: str | None) -> str:
@@ -178,7 +191,9 @@ def _make_plan(session: Session, options: Import) -> Plan:
     numbers = _numbers(session)
     current = tag(numbers.version, numbers.epoch)
     if options.if_match is not None and not matches(options.if_match, current):
-        raise PreconditionFailed(f"The list has changed: its version is {numbers.version} now", current)
+        raise PreconditionFailed(
+            f"The list has changed: its version is {numbers.version} now", current
+        )
     _require_match(options, numbers)
     plan = Plan(options, numbers, {key for (key,) in session.execute(_REPEATED)})
     session.execute("DELETE FROM decided")
@@ -242,7 +257,8 @@ def _expect(rows: int, written: int) -> None:
 
 
 def _replay(session: Session, options: Import) -> Counts | None:
-    """Return what an earlier import with the same key did. Raises KeyReused if that was another request."""
+    """Return what an earlier import with the same key did. Raises KeyReused if that was another
+    request."""
     if options.idempotency_key is None or options.dry_run:
         return None
     key, request = options.idempotency_key

@@ -1,5 +1,5 @@
-"""The shared collection: one PostgreSQL database, any number of machines. Imports the domain, `concurrency`,
-`transfer` and `write_queue`."""
+"""The shared collection: one PostgreSQL database, any number of machines. Imports the domain,
+`concurrency`, `transfer` and `write_queue`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,13 @@ from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.imports import staging
 from storekeeper.imports.staging import Session
 from storekeeper.postgres import bulk, imports, reads, schema, session, writer
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, StatementError, array, rows
+from storekeeper.postgres.pipeline import (
+    ConnectionLost,
+    PipelineConnection,
+    StatementError,
+    array,
+    rows,
+)
 from storekeeper.postgres.pool import Pool, single_row
 from storekeeper.stores import Store
 from storekeeper.tokens import Token
@@ -26,9 +32,10 @@ _STATEMENTS = reads.STATEMENTS | writer.STATEMENTS
 class PostgresCollection(QueuedWrites, Collection):
     """A Collection in the database of a URL. Needs a running event loop.
 
-    The database need not be reachable yet: until it is, every read and write raises Unavailable. `fail` is called
-    once, on the loop, if this version cannot use the database. `reached` is called on a thread when the database was
-    reached, again and again until it raises no Unavailable. Raises CannotStart for an invalid URL.
+    The database need not be reachable yet: until it is, every read and write raises Unavailable.
+    `fail` is called once, on the loop, if this version cannot use the database. `reached` is
+    called on a thread when the database was reached, again and again until it raises no
+    Unavailable. Raises CannotStart for an invalid URL.
     """
 
     def __init__(self, url: str, fail: Fail, reached: Callable[[], None] = lambda: None) -> None:
@@ -56,7 +63,9 @@ class PostgresCollection(QueuedWrites, Collection):
     def changes(self, query: ChangesQuery) -> asyncio.Future[ChangesPage]:
         return asyncio.ensure_future(self._reader.changes(query))
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT) -> T:
+    async def in_session(
+        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+    ) -> T:
         await self.check()  # after that, its tables are there
         return await run_with(partial(imports.session, self._url, lock_timeout=lock_timeout), work)
 
@@ -74,14 +83,18 @@ class PostgresCollection(QueuedWrites, Collection):
         return None  # asking for one would cost a round trip, which is what a read costs
 
     async def check(self) -> None:
-        # `get` of no id: other reads need the table `stores`, which alone may be locked or forbidden.
+        # `get` of no id: other reads need the table `stores`, which alone may be locked or
+        # forbidden.
         state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
         single_row(rows(state))
 
     async def figures(self) -> Mapping[str, float | None]:
         (result,) = await self._pool.execute((b"figures", ()))
         size, backed_up = single_row(rows(result))
-        return {"database_bytes": size, "last_backup_timestamp_seconds": backed_up and backed_up / 1000}
+        return {
+            "database_bytes": size,
+            "last_backup_timestamp_seconds": backed_up and backed_up / 1000,
+        }
 
     async def close(self) -> None:
         await asyncio.gather(self._by_id.close(), self._queue.close())
@@ -92,12 +105,15 @@ class PostgresCollection(QueuedWrites, Collection):
         if not self._schema:  # looked for once: another schema that hides it later is not ours
             self._schema = await run_in_thread(self._prepare)
         try:
-            # On a thread: no loop ends while it looks a host's name up, for minutes if no name server responds.
+            # On a thread: no loop ends while it looks a host's name up, for minutes if no name
+            # server responds.
             libpq = await run_in_thread(lambda: session.connect(self._conninfo))
             connection = PipelineConnection(libpq, _STATEMENTS)
             deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
             await connection.set_up(session.setup_statements(session.SERVING), deadline)
-            await connection.set_up((session.CHECK_CLAIM, session.set_search_path(self._schema)), deadline)
+            await connection.set_up(
+                (session.CHECK_CLAIM, session.set_search_path(self._schema)), deadline
+            )
         except (psycopg.Error, ConnectionLost, StatementError) as error:
             raise session.translate(error, self._url) from None
         return connection

@@ -41,7 +41,9 @@ class PostgresSnapshot:
             with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
                 copy.set_types([TYPES[kind] for kind in columns.values()])
                 yield from copy.rows()
-        except psycopg.Error as error:  # translate here, or the handler of the target would blame the target
+        except (
+            psycopg.Error
+        ) as error:  # translate here, or the handler of the target would blame the target
             raise translate(error, self._url) from None
 
     def select(self, statement: str, *values: str | int) -> Rows:
@@ -58,7 +60,8 @@ class PostgresSnapshot:
                 copy.write_row(row)
 
     def finish(self, epoch: str | None) -> None:
-        """Set the epoch and the numbers. Rows that this transaction reads are those that its commit keeps."""
+        """Set the epoch and the numbers. Rows that this transaction reads are those that its
+        commit keeps."""
         if psycopg.RawCursor(self._connection).execute(_FINISH.encode(), (epoch,)).rowcount != 1:
             raise Unavailable("A trigger or a rule of the database kept rows out")
 

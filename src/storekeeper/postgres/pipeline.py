@@ -1,7 +1,9 @@
-"""A connection in pipeline mode: statements in, results out, one round trip each. Imports libpq and the domain.
+"""A connection in pipeline mode: statements in, results out, one round trip each. Imports libpq
+and the domain.
 
-psycopg opens it; then libpq carries the statements, several in one round trip. libpq tells exactly which of them
-were sent, completed or lost, and that decides the outcome that a client is told.
+psycopg opens it; then libpq carries the statements, several in one round trip. libpq tells
+exactly which of them were sent, completed or lost, and that decides the outcome that a client is
+told.
 """
 
 import asyncio
@@ -24,12 +26,14 @@ Result = PGresult
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 _OTHER_TYPES = b"RevalidateCachedQuery"
-"""The server's function that refuses a prepared statement whose columns have changed their types: until the session
-ends. Its SQLSTATE, 0A000, would not tell: it stands for all that a server does not support."""
+"""The server's function that refuses a prepared statement whose columns have changed their
+types: until the session ends. Its SQLSTATE, 0A000, would not tell: it stands for all that a
+server does not support."""
 
 
 class ConnectionLost(Exception):
-    """The connection is gone, or was dropped at the deadline. `sent`: the statements may have been carried out."""
+    """The connection is gone, or was dropped at the deadline. `sent`: the statements may have
+    been carried out."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         self.sent = sent
@@ -37,7 +41,8 @@ class ConnectionLost(Exception):
 
 
 class StatementError(Exception):
-    """The server refused to prepare or execute the statement at `index`; it carried out none of those after it."""
+    """The server refused to prepare or execute the statement at `index`; it carried out none of
+    those after it."""
 
     def __init__(self, index: int, result: PGresult) -> None:
         self.index = index
@@ -48,9 +53,10 @@ class StatementError(Exception):
 class PipelineConnection:
     """An open connection, for one round trip at a time. `lost` is why it was closed, or empty.
 
-    `warned` says whether the server warned while it carried out the last statement of the latest round trip; `since`
-    is when it was opened, on the loop's clock. A statement is prepared with its first use: that waits for the locks
-    of its tables, which must keep nobody from the other tables.
+    `warned` says whether the server warned while it carried out the last statement of the latest
+    round trip; `since` is when it was opened, on the loop's clock. A statement is prepared with
+    its first use: that waits for the locks of its tables, which must keep nobody from the other
+    tables.
     """
 
     def __init__(self, connection: PGconn, statements: Mapping[bytes, str]) -> None:
@@ -89,11 +95,16 @@ class PipelineConnection:
                 raise StatementError(index, result)
 
     async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
-        """Carry out statements in one round trip; raise ConnectionLost, or StatementError for the first that fails.
+        """Carry out statements in one round trip; raise ConnectionLost, or StatementError for
+        the first that fails.
 
-        `deadline` is on the loop's clock. Raises ValueError, and sends nothing, for a text with U+0000.
+        `deadline` is on the loop's clock. Raises ValueError, and sends nothing, for a text with
+        U+0000.
         """
-        encoded = [(name, [str(parameter).encode() for parameter in parameters]) for name, parameters in statements]
+        encoded = [
+            (name, [str(parameter).encode() for parameter in parameters])
+            for name, parameters in statements
+        ]
         if any(b"\0" in text for _, texts in encoded for text in texts):
             raise ValueError("U+0000 ends a text for libpq")
         prepared: dict[int, bytes] = {}  # by the place of the result
@@ -101,7 +112,8 @@ class PipelineConnection:
         def send() -> None:
             for place, (name, parameters) in enumerate(encoded):
                 if name in self._unprepared and name not in prepared.values():
-                    # Only here: the statements before it may set how long it waits, or have to take the first lock.
+                    # Only here: the statements before it may set how long it waits, or have to take
+                    # the first lock.
                     self._pg.send_prepare(name, self._unprepared[name].encode())
                     prepared[place + len(prepared)] = name
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
@@ -113,7 +125,9 @@ class PipelineConnection:
             if result.status not in _OK:
                 if result.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == _OTHER_TYPES:
                     self.drop("what it had prepared is invalid")
-                    raise ConnectionLost(self.lost, sent=False)  # nothing after it was carried out, no COMMIT either
+                    raise ConnectionLost(
+                        self.lost, sent=False
+                    )  # nothing after it was carried out, no COMMIT either
                 raise StatementError(len(executed), result)
             if place in prepared:
                 del self._unprepared[prepared[place]]
@@ -191,7 +205,9 @@ class PipelineConnection:
 
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
-            self._warned_at = len(self._results)  # the index of the statement that has no result yet
+            self._warned_at = len(
+                self._results
+            )  # the index of the statement that has no result yet
 
 
 def rows(result: Result) -> list[tuple[Any, ...]]:

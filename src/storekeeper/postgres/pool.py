@@ -1,4 +1,5 @@
-"""The connection pool: replaces lost connections; refuses while none is open. Imports `concurrency`, the domain."""
+"""The connection pool: replaces lost connections; refuses while none is open. Imports
+`concurrency`, the domain."""
 
 import asyncio
 from collections import deque
@@ -7,15 +8,31 @@ from typing import Any
 
 from storekeeper.collection import Fail
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
-from storekeeper.errors import CLOSED, FAILED, LOCKED, NO_RESPONSE, CannotStart, Outcome, Unavailable
+from storekeeper.errors import (
+    CLOSED,
+    FAILED,
+    LOCKED,
+    NO_RESPONSE,
+    CannotStart,
+    Outcome,
+    Unavailable,
+)
 from storekeeper.events import Event, emit
-from storekeeper.postgres.pipeline import ConnectionLost, PipelineConnection, Result, Statement, StatementError
+from storekeeper.postgres.pipeline import (
+    ConnectionLost,
+    PipelineConnection,
+    Result,
+    Statement,
+    StatementError,
+)
 
 POOL_SIZE = 9
-"""Connections that one process opens at most: two each for reads by id and of the past, one each for all else."""
+"""Connections that one process opens at most: two each for reads by id and of the past, one each
+for all else."""
 
 MAX_CONNECTION_AGE = 600.0
-"""Seconds after which a connection is replaced, so that it does not keep an old server or old plans for ever."""
+"""Seconds after which a connection is replaced, so that it does not keep an old server or old
+plans for ever."""
 
 RETRY_PAUSE = 0.5
 """Seconds between two attempts to connect."""
@@ -41,7 +58,8 @@ class Pool:
         self._connect_more()
 
     async def execute(self, *statements: Statement, deadline: float | None = None) -> list[Result]:
-        """Execute statements that may be executed twice: again if the connection is lost. Raises Unavailable."""
+        """Execute statements that may be executed twice: again if the connection is lost. Raises
+        Unavailable."""
         deadline = deadline or self._loop.time() + RESPONSE_TIMEOUT
         for _ in range(2):
             connection = await self.acquire(deadline)
@@ -84,7 +102,8 @@ class Pool:
             if len(self._connections) > 1:
                 connection.drop(EXPIRED)
                 return
-            self._connect_more()  # the last connection stays until there is another: the server may accept no more
+            # The last connection stays until there is another: the server may accept no more.
+            self._connect_more()
         if self._waiting:
             self._waiting.popleft().set_result(connection)
         else:
@@ -107,10 +126,12 @@ class Pool:
             self._connecting = asyncio.create_task(self._keep_connecting())
 
     async def _keep_connecting(self) -> None:
-        """Open connections while requests wait for them, at least one that is not old; retry until that is done."""
+        """Open connections while requests wait for them, at least one that is not old; retry
+        until that is done."""
         try:
             while not self._connections or (
-                len(self._connections) < POOL_SIZE and (self._waiting or all(map(self._expired, self._connections)))
+                len(self._connections) < POOL_SIZE
+                and (self._waiting or all(map(self._expired, self._connections)))
             ):
                 began = self._loop.time()
                 try:
@@ -133,7 +154,9 @@ class Pool:
             self._connections.add(connection)
             connection.on_lost = self._on_lost
             self.release(connection)
-            for other in filter(self._expired, self._idle[:-1]):  # else it might serve again, as the last
+            for other in filter(
+                self._expired, self._idle[:-1]
+            ):  # else it might serve again, as the last
                 other.drop(EXPIRED)
 
     def _record_outage(self, reason: str, began: float) -> None:
@@ -161,7 +184,8 @@ class Pool:
 
 
 async def roll_back(connection: PipelineConnection, deadline: float) -> None:
-    """Roll back the transaction of a connection, if it is in one; drop the connection if that fails."""
+    """Roll back the transaction of a connection, if it is in one; drop the connection if that
+    fails."""
     if connection.lost or connection.idle:
         return
     try:
@@ -178,8 +202,11 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return rows[0]
 
 
-def to_unavailable(error: StatementError, outcome: Outcome = Outcome.NONE, *, read: bool = False) -> Unavailable:
-    """Return the Unavailable for a statement that the server refused; log what is out of the ordinary.
+def to_unavailable(
+    error: StatementError, outcome: Outcome = Outcome.NONE, *, read: bool = False
+) -> Unavailable:
+    """Return the Unavailable for a statement that the server refused; log what is out of the
+    ordinary.
 
     A lock or a lack of space is logged only for a read: `WriteState` logs it for writes.
     """
@@ -189,7 +216,8 @@ def to_unavailable(error: StatementError, outcome: Outcome = Outcome.NONE, *, re
     return Unavailable(expected or FAILED, outcome)
 
 
-# By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines with its protocol abort with class 40.
+# By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines with its protocol abort
+# with class 40.
 _EXPECTED = {
     "25006": "The database is read-only",
     "40": "The database is busy",

@@ -1,8 +1,9 @@
-"""Reads of the shared collection: those by id of one loop iteration are one. Imports `concurrency`, the domain.
+"""Reads of the shared collection: those by id of one loop iteration are one. Imports
+`concurrency`, the domain.
 
-Every read queries the database after it arrived: nothing is cached, so nothing can be stale. A long list is read page
-by page, each page as of the first one's version, so that no slow client keeps a transaction or a connection. The past
-is read in the same way.
+Every read queries the database after it arrived: nothing is cached, so nothing can be stale. A
+long list is read page by page, each page as of the first one's version, so that no slow client
+keeps a transaction or a connection. The past is read in the same way.
 """
 
 import asyncio
@@ -27,22 +28,25 @@ from storekeeper.tables import FIELDS, GOOD_TOKENS, MAX_INTEGER, STORES
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
-"""Stores of a page of a list, and bytes of addresses at which it ends: 1000 of the longest would take a GiB."""
+"""Stores of a page of a list, and bytes of addresses at which it ends: 1000 of the longest would
+take a GiB."""
 
 # The window ends a page by its bytes; it takes their number without loading a long address.
 _ADDRESS_BYTES = "coalesce(octet_length(address), 0)"
 _PAGE = f"SELECT *, sum({_ADDRESS_BYTES}) OVER (ORDER BY id) - {_ADDRESS_BYTES} AS before FROM"
-# Each write leaves a dead version of the row, and a long transaction keeps them: the table then has many pages. By
-# `one = 1` the server uses the index, and does not scan all of them for each read.
+# Each write leaves a dead version of the row, and a long transaction keeps them: the table then has
+# many pages. By `one = 1` the server uses the index, and does not scan all of them for each read.
 _ROW = f"{COLLECTION_TABLE} WHERE one = 1"
-# The stores of a page as JSON, the last id among them, the newest version in the page, and the collection's version
-# and epoch. The database encodes the stores, so that no row of a list ever becomes a Python object. row_to_json is
-# compact, and escapes as SQLite does (a test compares them).
+# The stores of a page as JSON, the last id among them, the newest version in the page, and the
+# collection's version and epoch. The database encodes the stores, so that no row of a list ever
+# becomes a Python object. row_to_json is compact, and escapes as SQLite does (a test compares
+# them).
 _JSON = f"""
   (SELECT convert_to(string_agg(row_to_json(store)::text, ',' ORDER BY store.id), 'UTF8')
     FROM (SELECT id, {FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
   (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page), version, epoch"""
-# LIMIT and `one = 1` have the server use the index even before it has statistics: else it reads all changes.
+# LIMIT and `one = 1` have the server use the index even before it has statistics: else it reads all
+# changes.
 _PRESENT = f"""SELECT version, epoch, at, was.seq, was.count
   FROM {COLLECTION_TABLE} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
 
@@ -56,7 +60,11 @@ STATEMENTS = {
     b"search timeout": f"SET LOCAL statement_timeout = {int(search.TIMEOUT * 1000)}",
     **{
         _changes_name(query): statement(query)[0]
-        for query in (ChangesQuery(store=store, newest_first=down) for store in (None, 1) for down in (False, True))
+        for query in (
+            ChangesQuery(store=store, newest_first=down)
+            for store in (None, 1)
+            for down in (False, True)
+        )
     },
     b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores WHERE id = ANY($1::int8[])",
     b"state": f"SELECT count, version, epoch FROM {_ROW}",
@@ -101,14 +109,17 @@ class Reader:
 
     async def get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
         """Return for each id its store, or None."""
-        found = await self._rows((b"get", (array({id for id in ids if id <= MAX_INTEGER}),)), deadline)
+        found = await self._rows(
+            (b"get", (array({id for id in ids if id <= MAX_INTEGER}),)), deadline
+        )
         if found and found[0][-1] is None:
             single_row([])  # there is no epoch, because the row of `collection` is missing
         stores = {row[0]: Store(*row) for row in found}
         return [stores.get(id) for id in ids]
 
     async def get_at(self, id: int, at: Moment) -> Store | None:
-        """Return the store of that id as it was, None if there was none. Raises EpochEnded, InvalidInput."""
+        """Return the store of that id as it was, None if there was none. Raises EpochEnded,
+        InvalidInput."""
         was = await self._state_at(at)
         if not 0 < id <= was.total:
             return None
@@ -157,11 +168,15 @@ class Reader:
         connection = await self._pool.acquire(deadline)
         try:
             begin: Sequence[Statement] = ((b"begin", ()), (b"search timeout", ()))
-            results = await connection.execute(*begin, (b"search", parameters), (b"commit", ()), deadline=deadline)
+            results = await connection.execute(
+                *begin, (b"search", parameters), (b"commit", ()), deadline=deadline
+            )
             return single_row(rows(results[2]))
         except StatementError as error:
             is_late = error.sqlstate == QUERY_CANCELED
-            raise Unavailable(search.TOO_LONG) if is_late else to_unavailable(error, read=True) from None
+            raise (
+                Unavailable(search.TOO_LONG) if is_late else to_unavailable(error, read=True)
+            ) from None
         except ConnectionLost:
             raise Unavailable(NO_RESPONSE) from None
         finally:
@@ -178,33 +193,44 @@ class Reader:
         check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
         return State(count or 0, seq or 0, epoch)
 
-    async def _listing(self, ids: Sequence[int], state: State, last: int | None, total: int | None = None) -> Listing:
-        """Return a list of these stores as of `state`, with its first page; the others are read when asked for."""
+    async def _listing(
+        self, ids: Sequence[int], state: State, last: int | None, total: int | None = None
+    ) -> Listing:
+        """Return a list of these stores as of `state`, with its first page; the others are read
+        when asked for."""
         first, end = await self._page(ids[:PAGE_SIZE], state) if ids else (b"", 0)
         rest = self._rest(ids, end, state) if ids and end < ids[-1] else None
         return Listing(state.version, state.epoch, first, rest, last, total)
 
     async def _rest(self, ids: Sequence[int], done: int, state: State) -> AsyncIterator[bytes]:
         while (start := bisect_right(ids, done)) < len(ids):
-            async with self._paging:  # one page at a time, so that long lists leave connections for other requests
+            async with (
+                self._paging
+            ):  # one page at a time, so that long lists leave connections for other requests
                 part, done = await self._page(ids[start : start + PAGE_SIZE], state)
             yield b"," + part
 
     async def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
-        """Return as many of these stores as fit in a page, as they were in a state, and the last id."""
+        """Return as many of these stores as fit in a page, as they were in a state, and the last
+        id."""
         is_range = isinstance(ids, range)
-        statement: Statement = (b"range", (ids[0], ids[-1])) if is_range else (b"picked", (array(ids),))
+        statement: Statement = (
+            (b"range", (ids[0], ids[-1])) if is_range else (b"picked", (array(ids),))
+        )
         page, end, newest = await self._page_of(statement, state)
         if newest > state.version:
             page, end, _ = await self._page_of((b"as of", (array(ids), state.version)), state)
         return page, end
 
     async def _page_of(self, statement: Statement, state: State) -> tuple[bytes, int, int]:
-        """Return the first columns of a page; raise Unavailable if the history of `state` has ended."""
+        """Return the first columns of a page; raise Unavailable if the history of `state` has
+        ended."""
         page, end, newest, version, epoch = single_row(await self._rows(statement))
         check_history(state, version, epoch)
         return page, end, newest
 
-    async def _rows(self, statement: Statement, deadline: float | None = None) -> list[tuple[Any, ...]]:
+    async def _rows(
+        self, statement: Statement, deadline: float | None = None
+    ) -> list[tuple[Any, ...]]:
         (result,) = await self._pool.execute(statement, deadline=deadline)
         return rows(result)

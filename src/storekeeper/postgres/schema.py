@@ -1,4 +1,5 @@
-"""The tables of the database, their migrations, and rows as parameters. Imports psycopg and the domain."""
+"""The tables of the database, their migrations, and rows as parameters. Imports psycopg and the
+domain."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +12,8 @@ from storekeeper.tables import SCHEMA_NUMBER, TABLES, check_schema_number, state
 
 NEW_EPOCH = """(SELECT string_agg(substr('abcdfghijklmnopqrstuvwxyze234567', 1 + floor(random() * value)::integer, 1),
       '') FROM unnest(ARRAY[25,32,32,32,32,32,32,32]) AS value)"""
-"""The expression of a new epoch; its first character makes no number of a version: it is neither a digit nor an e."""
+"""The expression of a new epoch; its first character makes no number of a version: it is neither
+a digit nor an e."""
 
 COLLECTION_TABLE = "collection"
 """The table whose one row all writers lock."""
@@ -44,8 +46,9 @@ SCHEMA = f"""
 MIGRATIONS: tuple[str, ...] = ()
 """The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
 
-A released one is never edited. Each renames COLLECTION_TABLE, so that instances of older versions can write nothing,
-and leaves a view of the old name that cannot be locked (it groups rows), so that these can read.
+A released one is never edited. Each renames COLLECTION_TABLE, so that instances of older
+versions can write nothing, and leaves a view of the old name that cannot be locked (it groups
+rows), so that these can read.
 """
 
 # The last column: whether a COMMIT waits for a standby.
@@ -77,7 +80,9 @@ _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 def as_table(columns: Mapping[str, type]) -> str:
     """Return the FROM item `new` for what `as_arrays` returns of rows of these columns."""
-    arrays = ", ".join(f"${number}::{TYPES[kind]}[]" for number, kind in enumerate(columns.values(), 1))
+    arrays = ", ".join(
+        f"${number}::{TYPES[kind]}[]" for number, kind in enumerate(columns.values(), 1)
+    )
     return f"unnest({arrays}) AS new ({', '.join(columns)})"
 
 
@@ -92,7 +97,8 @@ def current_number() -> int:
 
 
 def exists(url: str) -> bool:
-    """Return whether the database has a collection of the present version; raises as `prepare` without `upgrade`."""
+    """Return whether the database has a collection of the present version; raises as `prepare`
+    without `upgrade`."""
     with connected(url, needs=_RIGHTS, commits=False) as connection:
         return version(connection, upgrade=False) > 0
 
@@ -100,8 +106,9 @@ def exists(url: str) -> bool:
 def prepare(url: str, *, upgrade: bool = True) -> str:
     """Create or upgrade the database; return the schema that contains the collection.
 
-    Several instances may do this at once. Raises CannotStart, also if it is older and may not be upgraded. Raises
-    Unavailable, also if another lock or another instance's migration takes longer than a few seconds.
+    Several instances may do this at once. Raises CannotStart, also if it is older and may not be
+    upgraded. Raises Unavailable, also if another lock or another instance's migration takes
+    longer than a few seconds.
     """
     with connected(url, needs=_RIGHTS) as connection:
         # Also of one that is complete: a dump may have been restored into another encoding.
@@ -118,13 +125,16 @@ def _migrate(connection: Connection) -> None:
     connection.rollback()  # else whoever migrates now would wait for the tables that were looked at
     connection.execute(_LOCK_TIMEOUT)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-    # While this waits for a table, all others wait behind it: during a pg_dump, also the reads of older instances.
+    # While this waits for a table, all others wait behind it: during a pg_dump, also the reads of
+    # older instances.
     connection.execute("SET LOCAL lock_timeout = '1s'")
     # Asked again: while this waited for the lock, another instance may have migrated.
     if (number := version(connection)) == current_number():
         return
     if number:
-        connection.execute("LOCK TABLE storekeeper")  # every start reads it first, and has no lock then
+        connection.execute(
+            "LOCK TABLE storekeeper"
+        )  # every start reads it first, and has no lock then
     else:
         connection.execute(SCHEMA.encode())
     for migration in MIGRATIONS[max(0, number - SCHEMA_NUMBER) :]:
@@ -133,7 +143,8 @@ def _migrate(connection: Connection) -> None:
 
 
 def version(connection: Connection, *, upgrade: bool = True) -> int:
-    """Return the number of the schema, 0 if there is none; raise CannotStart if it cannot be used."""
+    """Return the number of the schema, 0 if there is none; raise CannotStart if it cannot be
+    used."""
     if ("storekeeper",) not in connection.execute(_TABLES).fetchall():
         return 0
     try:
@@ -141,7 +152,13 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
             "SELECT schema::integer FROM storekeeper WHERE schema::integer > 0"
         ).fetchall()
         number = int(number)
-    except (ValueError, TypeError, psycopg.errors.UndefinedColumn, psycopg.errors.CannotCoerce, psycopg.DataError):
+    except (
+        ValueError,
+        TypeError,
+        psycopg.errors.UndefinedColumn,
+        psycopg.errors.CannotCoerce,
+        psycopg.DataError,
+    ):
         raise WrongDatabase(
             "its table storekeeper is not as we made it: restore it, or name another database"
         ) from None
@@ -161,11 +178,14 @@ def _check_tables(connection: Connection) -> None:
             f"{foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
         )
     if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
-        raise WrongDatabase("not complete, the table collection does not have its one row: restore it")
+        raise WrongDatabase(
+            "not complete, the table collection does not have its one row: restore it"
+        )
 
 
 def _check_rows(connection: Connection) -> None:
-    """Raise CannotStart unless there are as many stores and changes as the row of the collection says."""
+    """Raise CannotStart unless there are as many stores and changes as the row of the collection
+    says."""
     ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()
     if (count, version) != (stores, changes):
         raise WrongDatabase(

@@ -1,7 +1,9 @@
-"""Writes of the shared collection: a batch is one transaction, under one lock. Imports the domain, `write_queue`.
+"""Writes of the shared collection: a batch is one transaction, under one lock. Imports the
+domain, `write_queue`.
 
-One row is the lock of all writers on all machines, and contains the numbers that it guards. A batch takes two round
-trips: the lock with the numbers and what the batch touches, then all that is written, with its COMMIT.
+One row is the lock of all writers on all machines, and contains the numbers that it guards. A
+batch takes two round trips: the lock with the numbers and what the batch touches, then all that
+is written, with its COMMIT.
 """
 
 import asyncio
@@ -50,8 +52,9 @@ _NEW_KEYS = as_table({"key": str, "request": int, "seq": int})
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    # The lock and the numbers may be one statement because they are one row: a transaction that waited for the lock
-    # gets the row as the previous one left it, not as the statement's snapshot has it.
+    # The lock and the numbers may be one statement because they are one row: a transaction that
+    # waited for the lock gets the row as the previous one left it, not as the statement's snapshot
+    # has it.
     b"lock": LOCK,
     # Behind the lock, in the same round trip: each statement sees all that was committed before it.
     b"replacements": f"""SELECT place, id, version, {_EQUAL}
@@ -99,7 +102,9 @@ class Writer:
         try:
             async with self._transaction(deadline) as execute:
                 filler = token_hex(PROBE_BYTES // 2)  # so that nothing of it can be compressed
-                await execute((b"begin", ()), (b"lock", ()), (b"fill probe", (filler,)), (b"commit", ()))
+                await execute(
+                    (b"begin", ()), (b"lock", ()), (b"fill probe", (filler,)), (b"commit", ())
+                )
                 await execute((b"begin", ()), (b"lock", ()), (b"empty probe", ()), (b"commit", ()))
         except InvalidWrite as invalid:  # by a trigger
             raise invalid.args[0] from None
@@ -109,9 +114,12 @@ class Writer:
             before, replicated = await self._begin(execute, batch)
             now = time.time_ns() // 1_000_000
             applied = commands.apply(batch, before, now)
-            # A write that changes nothing may acknowledge what was committed while the standby was away. So commit it
-            # too: the COMMIT waits for the standby, because the lock of the row is in the log.
-            if applied.writes or (replicated and any(isinstance(result, Store) for result in applied.results)):
+            # A write that changes nothing may acknowledge what was committed while the standby was
+            # away. So commit it too: the COMMIT waits for the standby, because the lock of the row
+            # is in the log.
+            if applied.writes or (
+                replicated and any(isinstance(result, Store) for result in applied.results)
+            ):
                 await self._finish(execute, applied, now)
         if commands.keys_of(batch) and (self._deleting is None or self._deleting.done()):
             self._deleting = asyncio.create_task(self._delete_keys())
@@ -124,7 +132,8 @@ class Writer:
 
     @asynccontextmanager
     async def _transaction(self, deadline: float) -> AsyncIterator[Execute]:
-        """Yield what executes statements on a connection; roll back what they have not committed."""
+        """Yield what executes statements on a connection; roll back what they have not
+        committed."""
         connection = await self._pool.acquire(deadline)
         try:
             yield partial(_execute, connection, deadline)
@@ -132,17 +141,25 @@ class Writer:
             await roll_back(connection, deadline)
             self._pool.release(connection)
 
-    async def _begin(self, execute: Execute, batch: Sequence[Command]) -> tuple[commands.Before, bool]:
-        """Take the lock; return what was before the batch, and whether COMMIT waits for a standby."""
+    async def _begin(
+        self, execute: Execute, batch: Sequence[Command]
+    ) -> tuple[commands.Before, bool]:
+        """Take the lock; return what was before the batch, and whether COMMIT waits for a
+        standby."""
         replacements = [row for row in commands.replacements(batch) if row[1] <= MAX_INTEGER]
         keys = commands.keys_of(batch)
-        asked: list[Statement] = [(b"replacements", as_arrays(replacements))] if replacements else []
+        asked: list[Statement] = (
+            [(b"replacements", as_arrays(replacements))] if replacements else []
+        )
         if keys:
             asked.append((b"find keys", (array(keys),)))
         _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *asked)
         count, version, at, epoch, replicated = single_row(rows(lock))
         were = rows(found[0]) if replacements else []
-        versions, equal = {id: version for _, id, version, _ in were}, {place for place, _, _, equal in were if equal}
+        versions, equal = (
+            {id: version for _, id, version, _ in were},
+            {place for place, _, _, equal in were if equal},
+        )
         remembered = {key: Remembered(*values) for key, *values in rows(found[-1])} if keys else {}
         return commands.Before(count, version, at, epoch, versions, equal, remembered), replicated
 
@@ -150,7 +167,9 @@ class Writer:
         changes, statements = as_arrays(batch.changes), list[Statement]()
         for name, latest in ((b"create", batch.created), (b"replace", batch.replaced)):
             if latest:  # most batches have one kind, and each store once
-                arrays = changes if len(latest) == len(batch.changes) else as_arrays(latest.values())
+                arrays = (
+                    changes if len(latest) == len(batch.changes) else as_arrays(latest.values())
+                )
                 searched = array([folded(change[2], change[3]) for change in latest.values()])
                 statements.append((name, [*(arrays[place] for place in _STORE), searched]))
         if batch.changes:
@@ -159,7 +178,9 @@ class Writer:
         if batch.keys:
             statements.append((b"add keys", (*as_arrays(batch.keys), now)))
         results = await execute(*statements, (b"commit", ()))
-        expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(batch.changes)
+        expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(
+            batch.changes
+        )
         written = sum(result.command_tuples or 0 for result in results[: len(statements)])
         if written != expected:
             reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
@@ -167,7 +188,9 @@ class Writer:
             raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
 
 
-async def _execute(connection: PipelineConnection, deadline: float, *statements: Statement) -> list[Result]:
+async def _execute(
+    connection: PipelineConnection, deadline: float, *statements: Statement
+) -> list[Result]:
     """Execute statements in one round trip.
 
     Raises InvalidWrite, and Unavailable with the outcome of a COMMIT.
@@ -177,20 +200,24 @@ async def _execute(connection: PipelineConnection, deadline: float, *statements:
     try:
         results = await connection.execute(*statements, deadline=deadline)
     except ConnectionLost as error:
-        raise Unavailable(NO_RESPONSE, Outcome.UNKNOWN if commits and error.sent else Outcome.NONE) from None
+        raise Unavailable(
+            NO_RESPONSE, Outcome.UNKNOWN if commits and error.sent else Outcome.NONE
+        ) from None
     except ValueError as error:
         raise InvalidWrite(error) from None
     except StatementError as error:
         unknown = commits and error.index == last and not error.sqlstate.startswith(_ROLLED_BACK)
         if not unknown and error.sqlstate.startswith(_INVALID_DATA):
             raise InvalidWrite(to_unavailable(error)) from None
-        # Not in a variable: this frame and the error would refer to each other, and keep the writes of the batch.
+        # Not in a variable: this frame and the error would refer to each other, and keep the writes
+        # of the batch.
         raise to_unavailable(error, Outcome.UNKNOWN if unknown else Outcome.NONE) from None
     if commits and results[last].command_status != b"COMMIT":
         raise Unavailable("The database rolled the write back")
     if commits and connection.warned:  # at COMMIT, and not in a trigger
-        # The wait for a synchronous standby was cancelled: the writes are committed here, but perhaps nowhere else.
-        # The server calls that a success; it is none, because a failover would lose them.
+        # The wait for a synchronous standby was cancelled: the writes are committed here, but
+        # perhaps nowhere else. The server calls that a success; it is none, because a failover
+        # would lose them.
         raise Unavailable(NO_STANDBY, Outcome.UNKNOWN)
     return results
 
@@ -202,4 +229,5 @@ _INVALID_DATA = ("22", "23", _RAISED)
 """SQLSTATEs, or their classes, of what is wrong with the data of one write."""
 
 _ROLLED_BACK = ("23", _RAISED, "40000", "40001", "40002", "40P01")
-"""SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion unknown`."""
+"""SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion
+unknown`."""

@@ -13,11 +13,13 @@ TYPES = {
 """The media type of each format."""
 
 Record = tuple[int, list[object]]
-"""The line where a row begins, and its cells: texts, of JSON lines anything; None if the row lacks the column."""
+"""The line where a row begins, and its cells: texts, of JSON lines anything; None if the row
+lacks the column."""
 
 
 class BadFile(StorekeeperError):
-    """The file cannot be imported as it is; `parameter` is the one that helps, with a `value` to try."""
+    """The file cannot be imported as it is; `parameter` is the one that helps, with a `value` to
+    try."""
 
     def __init__(self, problem: str, parameter: str = "", value: str = "") -> None:
         self.parameter = parameter

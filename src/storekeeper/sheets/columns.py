@@ -1,4 +1,5 @@
-"""Which cells of a row are the fields of a store, by the names of their columns (decision 53). Imports the domain."""
+"""Which cells of a row are the fields of a store, by the names of their columns (decision 53).
+Imports the domain."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +20,16 @@ _GAP = re.compile(r"[\s,]*\0[\s,\0]*")
 
 
 class Columns:
-    """The columns of a file, by its header; `maps` says from which columns a field comes. Raises BadFile.
+    """The columns of a file, by its header; `maps` says from which columns a field comes. Raises
+    BadFile.
 
-    `match` is "id", "name", a column as the file has its name, or None. `ignored` are the columns that mean nothing.
+    `match` is "id", "name", a column as the file has its name, or None. `ignored` are the
+    columns that mean nothing.
     """
 
-    def __init__(self, header: Sequence[object], maps: Mapping[str, str], match: str | None) -> None:
+    def __init__(
+        self, header: Sequence[object], maps: Mapping[str, str], match: str | None
+    ) -> None:
         self.names = [str(name).strip() for name in header]
         self._used = set[int]()
         self.fields: dict[str, Cell] = {}
@@ -34,9 +39,13 @@ class Columns:
             elif field in map(str.casefold, self.names):
                 self.fields[field] = itemgetter(self._place(field, "map"))
         if not {"name", "address"} & self.fields.keys():
-            raise BadFile(f"no column is name or address; {self._listed()}", "map", f"name={self._example()}")
+            raise BadFile(
+                f"no column is name or address; {self._listed()}", "map", f"name={self._example()}"
+            )
         self.match, self.key = self._matched(match)
-        self.ignored = [name for place, name in enumerate(self.names) if name and place not in self._used]
+        self.ignored = [
+            name for place, name in enumerate(self.names) if name and place not in self._used
+        ]
 
     def _matched(self, match: str | None) -> tuple[str | None, Cell | None]:
         """Return what rows are matched by, as the file has its name, and the cell that has it."""
@@ -44,11 +53,15 @@ class Columns:
             return None, None
         if (field := match.strip().casefold()) in ("id", "name"):
             if field not in self.fields:
-                raise BadFile(f"there is no column {field} to match rows by; {self._listed()}", "match")
+                raise BadFile(
+                    f"there is no column {field} to match rows by; {self._listed()}", "match"
+                )
             return field, self.fields[field]
         place = self._place(match, "match")
         if len(self.names[place]) > MAX_EXTERNAL_LENGTH:
-            raise BadFile(f"the name of the column has more than {MAX_EXTERNAL_LENGTH} characters", "match")
+            raise BadFile(
+                f"the name of the column has more than {MAX_EXTERNAL_LENGTH} characters", "match"
+            )
         return self.names[place], itemgetter(place)
 
     def _mapped(self, template: str) -> Cell:
@@ -65,14 +78,20 @@ class Columns:
         places = [place for place, each in enumerate(self.names) if each.casefold() == wanted]
         if len(places) != 1:
             how_many = "several columns are" if places else "no column is"
-            raise BadFile(f'{how_many} named "{shown(name, MAX_BRIEF_LENGTH)}"; {self._listed()}', parameter)
+            raise BadFile(
+                f'{how_many} named "{shown(name, MAX_BRIEF_LENGTH)}"; {self._listed()}', parameter
+            )
         self._used.add(places[0])
         return places[0]
 
     def _listed(self) -> str:
-        names = ", ".join(shown(name, MAX_BRIEF_LENGTH) for name in self.names[:_MAX_SHOWN_COLUMNS] if name)
+        names = ", ".join(
+            shown(name, MAX_BRIEF_LENGTH) for name in self.names[:_MAX_SHOWN_COLUMNS] if name
+        )
         more = len(self.names) - _MAX_SHOWN_COLUMNS
-        return f"the columns are {names or 'without names'}" + (f" and {more} more" if more > 0 else "")
+        return f"the columns are {names or 'without names'}" + (
+            f" and {more} more" if more > 0 else ""
+        )
 
     def _example(self) -> str:
         # Most often, the column of names says so.
@@ -87,17 +106,22 @@ def parse_maps(values: Sequence[str]) -> dict[str, str]:
         field, separator, source = value.partition("=")
         field = field.strip().casefold()
         if not separator or not source.strip() or field not in FIELDS or field in maps:
-            raise BadFile(f"each of {', '.join(FIELDS)} can be mapped once, as in name=Store Name", "map")
+            raise BadFile(
+                f"each of {', '.join(FIELDS)} can be mapped once, as in name=Store Name", "map"
+            )
         maps[field] = source
     return maps
 
 
 def _joined(parts: Sequence[str], cells: Sequence[object]) -> str:
-    """Return the texts between the columns of a template, at even places of `parts`, with the cells in between."""
+    """Return the texts between the columns of a template, at even places of `parts`, with the
+    cells in between."""
     values = ["" if cell is None else str(cell).strip() for cell in cells]
     if any("\0" in value for value in values):
         return "".join(values)  # is refused
-    text = parts[0] + "".join(f"{value or chr(0)}{text}" for value, text in zip(values, parts[2::2], strict=True))
+    text = parts[0] + "".join(
+        f"{value or chr(0)}{text}" for value, text in zip(values, parts[2::2], strict=True)
+    )
     return " ".join(_GAP.sub(lambda gap: _separator(gap, len(text)), text).split())
 
 

@@ -1,4 +1,5 @@
-"""Files as records, each the cells of one row: CSV (RFC 4180), JSON lines, XLSX. Imports nothing else.
+"""Files as records, each the cells of one row: CSV (RFC 4180), JSON lines, XLSX. Imports nothing
+else.
 
 Nothing is guessed: a text is UTF-8, or UTF-16 with its byte order mark, or what the caller says.
 """
@@ -23,8 +24,11 @@ _MAX_LINE_LENGTH = 4 * 2**20
 _DELIMITERS = ",;\t"
 _SNIFFED_BYTES = 4096
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_ENCODING = re.compile(r"utf-?(8|16|32)(-sig|-le|-be)?|(cp|iso8859-|mac-|koi8-|gb|big5|shift_jis|euc_).*")
-"""Python's names of the encodings that spreadsheets are saved in: it has others that are no encodings of texts."""
+_ENCODING = re.compile(
+    r"utf-?(8|16|32)(-sig|-le|-be)?|(cp|iso8859-|mac-|koi8-|gb|big5|shift_jis|euc_).*"
+)
+"""Python's names of the encodings that spreadsheets are saved in: it has others that are no
+encodings of texts."""
 
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -42,7 +46,8 @@ def check_encoding(name: str) -> str:
 
 
 class Sheet(NamedTuple):
-    """A file to import, which can be read again from its begin, and what it is. Raises BadFile when it is read."""
+    """A file to import, which can be read again from its begin, and what it is. Raises BadFile
+    when it is read."""
 
     file: IO[bytes]
     kind: Kind
@@ -77,7 +82,9 @@ def open_sheet(file: IO[bytes], encoding: str | None = None) -> Sheet:
         encoding = "utf-8-sig"  # whatever was said: rejects are UTF-8, also of a file that is not
     encoding = encoding or ("utf-16" if is_utf16 else "utf-8-sig")
     is_json = not wide and begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
-    return Sheet(file, "jsonl" if is_json else "csv", "utf-8-sig" if encoding == "utf-8" else encoding)
+    return Sheet(
+        file, "jsonl" if is_json else "csv", "utf-8-sig" if encoding == "utf-8" else encoding
+    )
 
 
 def _lines(text: IO[str], encoding: str) -> Iterator[str]:
@@ -105,7 +112,9 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
     skipped, first = 0, next(lines, "")
     while first and not first.strip(f"{_DELIMITERS}\r\n "):
         skipped, first = skipped + 1, next(lines, "")
-    delimiter = max(_DELIMITERS, key=lambda each: len(next(csv.reader([first], delimiter=each), "")))
+    delimiter = max(
+        _DELIMITERS, key=lambda each: len(next(csv.reader([first], delimiter=each), ""))
+    )
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     line = skipped + 1
     try:

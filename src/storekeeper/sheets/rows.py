@@ -1,4 +1,5 @@
-"""The rows of a file to import: what each says of its store, and what is wrong with it. Imports the domain.
+"""The rows of a file to import: what each says of its store, and what is wrong with it. Imports
+the domain.
 
 Decisions 52, 53 and 55.
 """
@@ -43,17 +44,22 @@ MAX_DESCRIBED = 4 * 2**20
 """Characters of the rows that a report has: a file may have thousands of columns."""
 
 _VERSION = re.compile(r"[0-9]{1,18}\.[a-z2-7]{8}")
-_REASONS = {limited(reason.rule, "name"): reason for reason in (REQUIRED, TOO_LONG, HAS_NULLS, NO_TEXT)}
+_REASONS = {
+    limited(reason.rule, "name"): reason for reason in (REQUIRED, TOO_LONG, HAS_NULLS, NO_TEXT)
+}
 """The reason for each rule of the contract."""
 
 
 class SheetRows:
-    """The rows of a file, which can be iterated once, as an `Import` says to read them. Raises BadFile.
+    """The rows of a file, which can be iterated once, as an `Import` says to read them. Raises
+    BadFile.
 
     Its header is read at once. `check` is called with the place of each row, and may raise.
     """
 
-    def __init__(self, file: IO[bytes], options: Import, check: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self, file: IO[bytes], options: Import, check: Callable[[int], None] = lambda _: None
+    ) -> None:
         self.file = file
         self._sheet = open_sheet(file, options.encoding)
         self._cut_names = options.cut_names
@@ -64,13 +70,16 @@ class SheetRows:
         self.match = self.columns.match
 
     def _header(self, options: Import) -> Columns:
-        """Return the columns, by the first row that can name them; titles may stand above it, each in one cell."""
+        """Return the columns, by the first row that can name them; titles may stand above it,
+        each in one cell."""
         first = next(self._records, None)
         if first is None:
             raise BadFile("the file is empty")
         if not options.header:
             self._records = chain([first], self._records)
-            return Columns([str(number) for number, _ in enumerate(first[1], 1)], options.map, options.match)
+            return Columns(
+                [str(number) for number, _ in enumerate(first[1], 1)], options.map, options.match
+            )
         for _, cells in chain([first], islice(self._records, MAX_TITLES)):
             self._above += 1
             with suppress(BadFile) if sum(map(bool, cells)) == 1 else nullcontext():
@@ -86,18 +95,28 @@ class SheetRows:
         wrong: list[Wrong] = []
         width = len(self.columns.names)
         if len(cells) < width or any(cells[width:]):
-            wrong.append(Wrong("row", "", CELLS, f"The row has {len(cells)} cells instead of {width}"))
+            wrong.append(
+                Wrong("row", "", CELLS, f"The row has {len(cells)} cells instead of {width}")
+            )
             return Row(place, line, None, None, encode_wrong(wrong), 0, None, None)
-        values = {field: value for field, of in self.columns.fields.items() if (value := of(cells)) is not None}
+        values = {
+            field: value
+            for field, of in self.columns.fields.items()
+            if (value := of(cells)) is not None
+        }
         name, address = self._content(values, wrong)
         version = str(values.get("version", "")).strip()
         if version and not _VERSION.fullmatch(version):
             wrong.append(Wrong("version", version, NO_VERSION))
         key = self._key(cells, name, wrong)
         has_address = int("address" in values)
-        return Row(place, line, key, version or None, encode_wrong(wrong), has_address, name, address)
+        return Row(
+            place, line, key, version or None, encode_wrong(wrong), has_address, name, address
+        )
 
-    def _content(self, values: Mapping[str, object], wrong: list[Wrong]) -> tuple[str | None, str | None]:
+    def _content(
+        self, values: Mapping[str, object], wrong: list[Wrong]
+    ) -> tuple[str | None, str | None]:
         """Return name and address, if they are as they must be."""
         content = {"name": values.get("name", "-")}
         if values.get("address"):
@@ -110,7 +129,9 @@ class SheetRows:
             payload = check_payload(content)
         except InvalidInput as error:
             for field, rule in error.violations.items():
-                wrong.append(Wrong(field, str(content[field]), _REASONS[rule.removeprefix(f'"{field}" ')]))
+                wrong.append(
+                    Wrong(field, str(content[field]), _REASONS[rule.removeprefix(f'"{field}" ')])
+                )
             return None, None
         return payload.name if "name" in values else None, payload.address
 
@@ -148,11 +169,14 @@ class SheetRows:
         names = [name or str(number) for number, name in enumerate(self.columns.names, 1)]
         for line, cells in self._again() if problems else ():
             for problem in of_lines.get(line, ()) if room > 0 else ():
-                problem.row = {name: shown(_text(cell)) for name, cell in zip(names, cells, strict=False)}
+                problem.row = {
+                    name: shown(_text(cell)) for name, cell in zip(names, cells, strict=False)
+                }
                 room -= sum(map(len, chain(problem.row, problem.row.values())))
 
     def write_rejects(self, file: IO[str], messages: Mapping[int, str]) -> None:
-        """Write the rows of these lines as CSV, each with its message, so that they can be mended and imported."""
+        """Write the rows of these lines as CSV, each with its message, so that they can be
+        mended and imported."""
         names = self.columns.names
         kept = [place for place, name in enumerate(names) if name != PROBLEM_COLUMN]
         writer = csv.writer(file)

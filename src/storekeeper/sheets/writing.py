@@ -27,10 +27,18 @@ _encode = msgspec.json.Encoder().encode
 Row = Sequence[str | int | None]
 
 
-def write(file: IO[bytes], format: str, columns: Sequence[str], rows: Iterable[Row], *, excel: bool = False) -> None:
+def write(
+    file: IO[bytes],
+    format: str,
+    columns: Sequence[str],
+    rows: Iterable[Row],
+    *,
+    excel: bool = False,
+) -> None:
     """Write rows of these columns, of which the first is an id. Raises InvalidInput.
 
-    `excel` is for CSV: with a byte order mark and semicolons, as Excel expects it in many languages.
+    `excel` is for CSV: with a byte order mark and semicolons, as Excel expects it in many
+    languages.
     """
     match format:
         case "csv":
@@ -41,7 +49,9 @@ def write(file: IO[bytes], format: str, columns: Sequence[str], rows: Iterable[R
             _write_xlsx(file, columns, rows)
 
 
-def _write_csv(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], *, excel: bool) -> None:
+def _write_csv(
+    file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], *, excel: bool
+) -> None:
     if excel:
         file.write(codecs.BOM_UTF8)
     # A TextIOWrapper would flush the file at its end, and a pipe that nobody reads blocks.
@@ -61,7 +71,8 @@ def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) ->
             book.set_properties({"created": _1980})
             sheet = book.add_worksheet("Stores")
             sheet.freeze_panes(1, 0)
-            # As text: else Excel would make dates and numbers of names, and cut the zeros in front of keys.
+            # As text: else Excel would make dates and numbers of names, and cut the zeros in front
+            # of keys.
             as_text = book.add_format({"num_format": "@"})
             for column, width in zip(range(len(columns)), _WIDTHS, strict=False):
                 sheet.set_column(column, column, width, as_text)
@@ -84,7 +95,9 @@ def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any)
                     f" {row[0]} has {len(text):,}"
                 )
             if "\ufffe" in text or "\uffff" in text:
-                raise _no_xlsx(f"XML has no U+FFFE and U+FFFF, as the {columns[column]} of store {row[0]} has")
+                raise _no_xlsx(
+                    f"XML has no U+FFFE and U+FFFF, as the {columns[column]} of store {row[0]} has"
+                )
             sheet.write_string(number, column, text, as_text)
 
 
@@ -93,5 +106,6 @@ def _no_xlsx(reason: str) -> InvalidInput:
 
 
 def begins_a_formula(row: Row) -> bool:
-    """Return whether a spreadsheet takes a cell of this row for a formula, if it reads the row from CSV."""
+    """Return whether a spreadsheet takes a cell of this row for a formula, if it reads the row
+    from CSV."""
     return any(type(cell) is str and cell[:1] in ("=", "+", "-", "@") for cell in row)

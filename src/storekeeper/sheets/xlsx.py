@@ -1,6 +1,8 @@
-"""XLSX as records, read by a process of its own, with little memory and time: a small file may be a large sheet.
+"""XLSX as records, read by a process of its own, with little memory and time: a small file may
+be a large sheet.
 
-As a program, it reads the workbook on standard input, and writes its first sheet as JSON lines. Imports nothing else.
+As a program, it reads the workbook on standard input, and writes its first sheet as JSON lines.
+Imports nothing else.
 """
 
 import os
@@ -22,17 +24,23 @@ MAX_SECONDS = 30
 """Seconds of processor time that reading a workbook may take."""
 
 _READER = "python_calamine"
-_TOO_LARGE = f"the sheet needs more than {MAX_MEMORY >> 30} GiB of memory or {MAX_SECONDS} s: save it as CSV"
+_TOO_LARGE = (
+    f"the sheet needs more than {MAX_MEMORY >> 30} GiB of memory or {MAX_SECONDS} s: save it as CSV"
+)
 _decode = msgspec.json.Decoder(tuple[int, list[object]] | str).decode
 
 
 def records(file: IO[bytes]) -> Iterator[Record]:
     """Yield the rows of the first sheet that are not blank. Raises BadFile."""
     if find_spec(_READER) is None:
-        raise BadFile("XLSX needs a library: install Storekeeper with its extra excel, or save the sheet as CSV")
+        raise BadFile(
+            "XLSX needs a library: install Storekeeper with its extra excel, or save the sheet as CSV"
+        )
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     command = (sys.executable, "-P", "-m", __name__)
-    with subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:  # noqa: S603 - ourselves
+    with subprocess.Popen(  # noqa: S603 - ourselves
+        command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
         try:
             assert child.stdout is not None
             for line in child.stdout:
@@ -42,7 +50,8 @@ def records(file: IO[bytes]) -> Iterator[Record]:
                 yield record
         finally:
             child.kill()
-    # What is killed for its time, or aborts for lack of memory, has ended by a signal, and said nothing.
+    # What is killed for its time, or aborts for lack of memory, has ended by a signal, and said
+    # nothing.
     if child.returncode:
         raise BadFile(_TOO_LARGE)
 

@@ -1,5 +1,5 @@
-"""The embedded collection: one SQLite file, any number of processes. Imports the domain, `concurrency`, `transfer`
-and `write_queue`."""
+"""The embedded collection: one SQLite file, any number of processes. Imports the domain,
+`concurrency`, `transfer` and `write_queue`."""
 
 import asyncio
 import os
@@ -13,7 +13,16 @@ from msgspec.structs import replace
 
 from storekeeper import search
 from storekeeper.changes import ChangesPage, ChangesQuery
-from storekeeper.collection import Collection, Eventual, Fail, Listing, Moment, Query, Snapshot, State
+from storekeeper.collection import (
+    Collection,
+    Eventual,
+    Fail,
+    Listing,
+    Moment,
+    Query,
+    Snapshot,
+    State,
+)
 from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.concurrency.turns import Turns
 from storekeeper.errors import CLOSED, Outcome, Unavailable
@@ -43,9 +52,10 @@ _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM 
 class SqliteCollection(QueuedWrites, Collection):
     """A Collection in one SQLite file. Needs a running event loop, and a file that is prepared.
 
-    `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no write is
-    acknowledged, and the process should end so that the next one opens the file anew. It is not called for a damaged
-    file, which the next process would find as damaged: reads continue where they can, and nothing is written.
+    `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no
+    write is acknowledged, and the process should end so that the next one opens the file anew.
+    It is not called for a damaged file, which the next process would find as damaged: reads
+    continue where they can, and nothing is written.
     """
 
     def __init__(self, path: Path, fail: Fail) -> None:
@@ -54,10 +64,14 @@ class SqliteCollection(QueuedWrites, Collection):
         self._closed = self._failed = False
         self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
         with schema.raising_cannot_start(path):
-            self._connection = connections.connect(path, reader=True, timeout=connections.START_TIMEOUT)
+            self._connection = connections.connect(
+                path, reader=True, timeout=connections.START_TIMEOUT
+            )
             self._reader = Reader(self._connection)
             self._identity = FileIdentity(path)
-            committer = Committer(connections.connect(path, timeout=connections.START_TIMEOUT), self._identity)
+            committer = Committer(
+                connections.connect(path, timeout=connections.START_TIMEOUT), self._identity
+            )
         self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(committer, self._on_failure)
@@ -95,7 +109,9 @@ class SqliteCollection(QueuedWrites, Collection):
             async for part in parts:
                 yield part
 
-    async def in_session(self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT) -> T:
+    async def in_session(
+        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+    ) -> T:
         self._check_writable()
         session = partial(imports.session, self._path, self._identity, lock_timeout=lock_timeout)
         with self._translating(Outcome.UNKNOWN):
@@ -110,7 +126,10 @@ class SqliteCollection(QueuedWrites, Collection):
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         def mark() -> None:
-            with closing(self._identity.connect()) as connection, connections.transaction(connection, "IMMEDIATE"):
+            with (
+                closing(self._identity.connect()) as connection,
+                connections.transaction(connection, "IMMEDIATE"),
+            ):
                 connection.execute(_MARK_USED, (as_json(numbers), now))
 
         self._check_writable()
@@ -134,7 +153,9 @@ class SqliteCollection(QueuedWrites, Collection):
             self._identity.check()
             self._reader.read_epoch()
         except (*errors.READ_ERRORS, errors.Failure) as error:
-            self._translate(error)  # which reports a failure; after another error, the next read meets it too
+            self._translate(
+                error
+            )  # which reports a failure; after another error, the next read meets it too
 
     async def check(self) -> None:
         self._check_writable()
@@ -172,7 +193,9 @@ class SqliteCollection(QueuedWrites, Collection):
         try:
             yield
         except (*errors.READ_ERRORS, errors.Failure) as error:
-            raise self._translate(error, outcome) from None  # it may return `error`, which must not be its own cause
+            raise self._translate(
+                error, outcome
+            ) from None  # it may return `error`, which must not be its own cause
 
     def _translate(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
         if self._closed:
@@ -210,7 +233,9 @@ class SqliteDatabase:
         self.excluded = partial(replacement.excluded, path)
         self.replace = partial(replacement.replace, path)
 
-    def open_collection(self, fail: Fail, reached: Callable[[], None] = lambda: None) -> SqliteCollection:
+    def open_collection(
+        self, fail: Fail, reached: Callable[[], None] = lambda: None
+    ) -> SqliteCollection:
         self.prepare()
         reached()
         return SqliteCollection(self.path, fail)

@@ -1,4 +1,5 @@
-"""Snapshots for `transfer`, each on a connection of its own. Imports apsw, `atomicfile`, the domain."""
+"""Snapshots for `transfer`, each on a connection of its own. Imports apsw, `atomicfile`, the
+domain."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +35,9 @@ class SqliteSnapshot:
         return State(*row)
 
     def rows(self, table: str) -> Rows:
-        return self.select(f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY {ROW_ORDER}")
+        return self.select(
+            f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY {ROW_ORDER}"
+        )
 
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         columns = TABLES[table]
@@ -50,9 +53,12 @@ class SqliteSnapshot:
 
 
 class SourceSnapshot(SqliteSnapshot):
-    """What a command reads of a file. `before`: the file's `_modified`, if no lock keeps writers out."""
+    """What a command reads of a file. `before`: the file's `_modified`, if no lock keeps writers
+    out."""
 
-    def __init__(self, connection: apsw.Connection, path: Path, before: tuple[int, int] | None) -> None:
+    def __init__(
+        self, connection: apsw.Connection, path: Path, before: tuple[int, int] | None
+    ) -> None:
         super().__init__(connection)
         self._path = path
         self._before = before
@@ -72,41 +78,55 @@ class SourceSnapshot(SqliteSnapshot):
 
 
 class TargetSnapshot(SqliteSnapshot):
-    """A new file to fill, without a log, which nobody else has open. `stack` closes what this opens to read it.
+    """A new file to fill, without a log, which nobody else has open. `stack` closes what this
+    opens to read it.
 
-    `descriptor` is one of its own, closed after all connections: before, that would drop their locks.
+    `descriptor` is one of its own, closed after all connections: before, that would drop their
+    locks.
     """
 
-    def __init__(self, path: Path, connection: apsw.Connection, descriptor: int, stack: ExitStack) -> None:
+    def __init__(
+        self, path: Path, connection: apsw.Connection, descriptor: int, stack: ExitStack
+    ) -> None:
         super().__init__(connection)
         self.path = path
         self._descriptor = descriptor
         self._stack = stack
 
     def finish(self, epoch: str | None) -> None:
-        """Set this epoch, or a new one, and commit; from then on read rows from the disk, not from a cache."""
+        """Set this epoch, or a new one, and commit; from then on read rows from the disk, not
+        from a cache."""
         self._connection.execute(_SET_EPOCH, (epoch,))
         self._connection.execute("COMMIT")
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._connection = self._stack.enter_context(closing(connections.open_read_only(self.path, immutable=True)))
+        self._connection = self._stack.enter_context(
+            closing(connections.open_read_only(self.path, immutable=True))
+        )
         if (found := self._connection.pragma("integrity_check")) != "ok":
-            raise VerificationFailed(f"what was written is damaged ({found}): check the disk; nothing was kept of it")
+            raise VerificationFailed(
+                f"what was written is damaged ({found}): check the disk; nothing was kept of it"
+            )
 
 
 @contextmanager
 def live_snapshot(identity: FileIdentity) -> Iterator[Snapshot]:
-    """Open a collection for reading that this process has open. Raises apsw's errors, and Failure."""
-    with closing(identity.connect(reader=True)) as connection, connections.transaction(connection, "DEFERRED"):
+    """Open a collection for reading that this process has open. Raises apsw's errors, and
+    Failure."""
+    with (
+        closing(identity.connect(reader=True)) as connection,
+        connections.transaction(connection, "DEFERRED"),
+    ):
         yield SqliteSnapshot(connection)
 
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[Snapshot]:
-    """Open a collection for reading, even where nothing can be written. Raises CannotStart, Unavailable."""
+    """Open a collection for reading, even where nothing can be written. Raises CannotStart,
+    Unavailable."""
     path = Path(os.path.realpath(path))
-    # Where there is no log and none can be created, nothing is locked: a service that may write could start, and
-    # its checkpoints would change the file while this reads it.
+    # Where there is no log and none can be created, nothing is locked: a service that may write
+    # could start, and its checkpoints would change the file while this reads it.
     before = None if schema.files(path)[1].exists() else _modified(path)
     with closing(schema.open_source(path)) as connection:
         connection.execute("BEGIN")
@@ -115,7 +135,8 @@ def snapshot(path: Path) -> Iterator[Snapshot]:
 
 @contextmanager
 def target(path: Path, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
-    """Make a new file to fill, which gets its name when it is whole. Raises CannotStart, Unavailable.
+    """Make a new file to fill, which gets its name when it is whole. Raises CannotStart,
+    Unavailable.
 
     `committing` is called right before that.
     """
@@ -154,5 +175,7 @@ def _open_target(new: Path, path: Path) -> Iterator[TargetSnapshot]:
             connection.execute("BEGIN EXCLUSIVE")
             yield TargetSnapshot(new, connection, descriptor, stack)
         except apsw.Error as error:
-            reason = errors.to_unavailable(errors.classify(error, connection), Outcome.NONE) or error
+            reason = (
+                errors.to_unavailable(errors.classify(error, connection), Outcome.NONE) or error
+            )
             raise Unavailable(str(reason), subject=str(path)) from None

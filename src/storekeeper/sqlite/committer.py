@@ -1,4 +1,5 @@
-"""The blocking half of writing: a batch becomes one transaction, one fsync. Imports the domain, `write_queue`.
+"""The blocking half of writing: a batch becomes one transaction, one fsync. Imports the domain,
+`write_queue`.
 
 It runs on the writer thread and knows neither the event loop nor the queue.
 """
@@ -10,7 +11,17 @@ from contextlib import contextmanager
 import apsw
 
 from storekeeper import commands as domain
-from storekeeper.commands import MAX_KEYS, MIN_KEY_AGE, MIN_KEYS, Batch, Before, Command, Remembered, Result, apply
+from storekeeper.commands import (
+    MAX_KEYS,
+    MIN_KEY_AGE,
+    MIN_KEYS,
+    Batch,
+    Before,
+    Command,
+    Remembered,
+    Result,
+    apply,
+)
 from storekeeper.errors import Outcome
 from storekeeper.events import Event, emit
 from storekeeper.search import folded
@@ -26,8 +37,8 @@ _EMPTY_PROBE = "DELETE FROM probe"
 class Committer:
     """Owns the connection that writes. `identity` is that of the file when it was opened.
 
-    If the file stays locked until `deadline`, on the monotonic clock, nothing is written. Both methods raise
-    Unavailable, and Failure, after which nothing may be acknowledged any more.
+    If the file stays locked until `deadline`, on the monotonic clock, nothing is written. Both
+    methods raise Unavailable, and Failure, after which nothing may be acknowledged any more.
     """
 
     def __init__(self, connection: apsw.Connection, identity: FileIdentity) -> None:
@@ -38,7 +49,8 @@ class Committer:
         connections.retry_lock_until(connection, lambda: self._lock_deadline)
 
     def commit(self, commands: Sequence[Command], deadline: float) -> list[Result]:
-        """Carry out commands in one transaction; return their results in the same order. Raises InvalidWrite."""
+        """Carry out commands in one transaction; return their results in the same order. Raises
+        InvalidWrite."""
         with self._raising(deadline):
             with self._transaction():
                 now = time.time_ns() // 1_000_000
@@ -100,13 +112,19 @@ class Committer:
 
     def _add_changes(self, batch: Batch) -> None:
         self._execute(statements.ADD_CHANGES, (statements.as_json(batch.changes),))
-        for statement, changes in ((statements.INSERT, batch.created), (statements.UPDATE, batch.replaced)):
+        for statement, changes in (
+            (statements.INSERT, batch.created),
+            (statements.UPDATE, batch.replaced),
+        ):
             if changes:
-                rows = [(seq, folded(name, address)) for seq, _, name, address, *_ in changes.values()]
+                rows = [
+                    (seq, folded(name, address)) for seq, _, name, address, *_ in changes.values()
+                ]
                 self._execute(statement, (statements.as_json(rows),))
 
     def _delete_keys(self, now: int) -> None:
-        """Delete the oldest keys, if they need no longer be remembered (decision 36), in a transaction of its own."""
+        """Delete the oldest keys, if they need no longer be remembered (decision 36), in a
+        transaction of its own."""
         last, at, newest = self._execute(statements.LAST_OLD_KEY).get or (1, now, 0)
         if last <= newest - (MIN_KEYS if at < now - MIN_KEY_AGE else MAX_KEYS):
             try:

@@ -1,7 +1,8 @@
 """Whether an open database is still the one that its path names. Imports apsw and the domain.
 
-SQLite does not notice that a file was deleted or replaced below it, and goes on with one without a name. Processes
-with different indexes of the log (`-shm`) do not see each other's locks, and write over each other's frames.
+SQLite does not notice that a file was deleted or replaced below it, and goes on with one without
+a name. Processes with different indexes of the log (`-shm`) do not see each other's locks, and
+write over each other's frames.
 """
 
 import os
@@ -28,7 +29,8 @@ class FileIdentity:
         self._files = self._read()
 
     def check(self) -> None:
-        """Raise Failure if the files are not the same any more. Any thread may call this; it takes 3 us."""
+        """Raise Failure if the files are not the same any more. Any thread may call this; it
+        takes 3 us."""
         try:
             same = self._read() == self._files
         except OSError as error:
@@ -37,7 +39,8 @@ class FileIdentity:
             raise Failure(f"{FAILED}: {self._paths[0]} was replaced, or its log")
 
     def connect(self, **options: Any) -> apsw.Connection:
-        """Open another connection to the files, as `connections.connect` does. Raises Failure if they are others."""
+        """Open another connection to the files, as `connections.connect` does. Raises Failure if
+        they are others."""
         self.check()  # before too: closing the only connection to another file would delete its log
         connection = connections.connect(self.path, **options)
         try:

@@ -43,7 +43,9 @@ def session(
 
 
 @contextmanager
-def command_session(path: Path, *, lock_timeout: float = staging.LOCK_TIMEOUT) -> Iterator["SqliteSession"]:
+def command_session(
+    path: Path, *, lock_timeout: float = staging.LOCK_TIMEOUT
+) -> Iterator["SqliteSession"]:
     """Open a session for a command, on a file that exists. Raises CannotStart, Unavailable."""
     schema.prepare(path, upgrade=False)
     with schema.raising_cannot_start(path), session(path, lock_timeout=lock_timeout) as opened:
@@ -56,7 +58,9 @@ class SqliteSession:
     changes_table = CHANGES_TABLE
     set_numbers = ""
 
-    def __init__(self, connection: apsw.Connection, identity: FileIdentity, lock_timeout: float) -> None:
+    def __init__(
+        self, connection: apsw.Connection, identity: FileIdentity, lock_timeout: float
+    ) -> None:
         self._connection = connection
         self._identity = identity
         self._lock_timeout = lock_timeout
@@ -73,10 +77,16 @@ class SqliteSession:
         values = ", ".join("?" * len(columns))
         is_inside = self._connection.in_transaction
         try:
-            with nullcontext() if is_inside else connections.transaction(self._connection, "DEFERRED"):
+            with (
+                nullcontext()
+                if is_inside
+                else connections.transaction(self._connection, "DEFERRED")
+            ):
                 self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({values})", rows)
         except apsw.FullError:
-            raise Unavailable("The disk with the folder of temporary files is full (TMPDIR names another)") from None
+            raise Unavailable(
+                "The disk with the folder of temporary files is full (TMPDIR names another)"
+            ) from None
 
     @contextmanager
     def writing(self, committing: Callable[[], None]) -> Iterator[None]:

@@ -1,9 +1,9 @@
 """Reads of the SQLite collection, on the event loop's own connection. Imports apsw and the domain.
 
-A read of one store or of one page takes less than half a millisecond, so it is completed at once. A long list is read
-page by page, each page as of the first one's version, so that no slow client keeps a transaction open, which would
-keep the write-ahead log growing. The past is read in the same way. Encoded pages of the list of all stores are cached
-until the next change.
+A read of one store or of one page takes less than half a millisecond, so it is completed at
+once. A long list is read page by page, each page as of the first one's version, so that no slow
+client keeps a transaction open, which would keep the write-ahead log growing. The past is read
+in the same way. Encoded pages of the list of all stores are cached until the next change.
 """
 
 import asyncio
@@ -42,14 +42,16 @@ MAX_CACHED_BYTES = 8 * 2**20
 MAX_EPOCH_AGE = 1.0
 """Seconds for which an epoch that was read is used: `epoch --new` returns after that."""
 
-# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so too.
+# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so
+# too.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-# The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns bytes, not str.
+# The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns
+# bytes, not str.
 _MEMBERS = ", ".join(f"'{name}', {name}" for name in ("id", *CONTENT))
 _JSON = f"CAST(group_concat(json_object({_MEMBERS}), ',') AS BLOB), max(version)"
-# A scan of the table by its key, or of ids in order, is in that order; a sub-query with ORDER BY would take a third
-# longer, and load all that it sorts.
+# A scan of the table by its key, or of ids in order, is in that order; a sub-query with ORDER BY
+# would take a third longer, and load all that it sorts.
 _RANGE = f"(SELECT id, {FIELDS}, version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2)"
 _PICKED = f"""(SELECT stores.id, {FIELDS}, version FROM json_each(?1) AS pick
   CROSS JOIN stores ON stores.id = pick.value)"""
@@ -66,14 +68,15 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
     UNION ALL SELECT iif(at <= ?2, seq, low), iif(at <= ?2, high, seq - 1)
       FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
   SELECT max(low) FROM search"""
-# The ids as one value: row by row they would take three times as long, all of it on the event loop. They are of the
-# version beside them, as both are of one statement.
+# The ids as one value: row by row they would take three times as long, all of it on the event loop.
+# They are of the version beside them, as both are of one statement.
 _NAMED = f"""SELECT *, (SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)) FROM ({STATE})"""
 _FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search.statement('instr')})"
 
 _STEPS = 100_000
-"""Steps of SQLite, about 5 ms, between two looks at the clock: each has to wait for the interpreter's lock."""
+"""Steps of SQLite, about 5 ms, between two looks at the clock: each has to wait for the
+interpreter's lock."""
 
 
 class Reader:
@@ -98,7 +101,8 @@ class Reader:
         return self.read_epoch() if is_old else self._epoch
 
     def change_token(self) -> object:
-        """Return what `Collection.change_token` does; a commit by any other connection changes the first part."""
+        """Return what `Collection.change_token` does; a commit by any other connection changes
+        the first part."""
         return self._execute("PRAGMA data_version").get, self.epoch()
 
     def get(self, id: int) -> Store | None:
@@ -110,7 +114,8 @@ class Reader:
         return Store(id, name, address, version, self.epoch())
 
     def get_at(self, id: int, at: Moment) -> Store | None:
-        """Return the store as it was at a moment, None if there was none. Raises EpochEnded, InvalidInput."""
+        """Return the store as it was at a moment, None if there was none. Raises EpochEnded,
+        InvalidInput."""
         was = self._state_at(at)
         if not 0 < id <= was.total:
             return None
@@ -157,7 +162,9 @@ class Reader:
         return replace(listing, first=b",".join(filter(None, parts)))
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
-        *numbers, _, found = self._execute(_NAMED, (name, after, -1 if limit is None else limit + 1)).get
+        *numbers, _, found = self._execute(
+            _NAMED, (name, after, -1 if limit is None else limit + 1)
+        ).get
         ids = decode_integers(found)
         last = ids[limit - 1] if limit is not None and len(ids) > limit else None
         return self._listing(ids[:limit], State(*numbers), last)
@@ -171,8 +178,11 @@ class Reader:
             seq = self._execute(_LATEST, (version, max(moment.time, -MAX_INTEGER))).get
         return State(self._execute(_COUNT, (seq,)).get or 0, seq, epoch)
 
-    def _listing(self, ids: Sequence[int], state: State, last: int | None, total: int | None = None) -> Listing:
-        """Return a list of these stores as of `state`, with its first page; the others are read when asked for."""
+    def _listing(
+        self, ids: Sequence[int], state: State, last: int | None, total: int | None = None
+    ) -> Listing:
+        """Return a list of these stores as of `state`, with its first page; the others are read
+        when asked for."""
         first, count = self._page(ids, state) if ids else (b"", 0)
         rest = self._rest(ids[count:], state) if count < len(ids) else None
         return Listing(state.version, state.epoch, first, rest, last, total)
@@ -180,7 +190,9 @@ class Reader:
     async def _rest(self, ids: Sequence[int], state: State) -> AsyncIterator[bytes]:
         """Yield the pages of these stores, each behind a comma."""
         while ids:
-            await asyncio.sleep(0)  # a fast client must not keep the others waiting until its list ends
+            await asyncio.sleep(
+                0
+            )  # a fast client must not keep the others waiting until its list ends
             _, version, epoch = self.state()
             check_history(state, version, epoch)
             page, count = self._page(ids, state)
@@ -188,12 +200,14 @@ class Reader:
             ids = ids[count:]
 
     def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
-        """Return the first of these stores as they were in `state`, as JSON, and how many they are."""
+        """Return the first of these stores as they were in `state`, as JSON, and how many they
+        are."""
         if not isinstance(ids, range):
             page, newest, count = self._sized(_PICKED, ids[:PAGE_SIZE])
         else:
             number, offset = divmod(ids[0] - 1, PAGE_SIZE)
-            # In a long list each page ends at a multiple of PAGE_SIZE, so that all lists share their pages.
+            # In a long list each page ends at a multiple of PAGE_SIZE, so that all lists share
+            # their pages.
             ids = ids[: PAGE_SIZE - offset if len(ids) > PAGE_SIZE else PAGE_SIZE]
             # Cache only whole pages: which parts of pages are read depends on what clients ask for.
             is_whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == state.total)
@@ -208,9 +222,12 @@ class Reader:
         return page, count
 
     def _sized(self, stores: str, ids: Sequence[int], *version: int) -> tuple[bytes, int, int]:
-        """Return as many of these stores as a page may have bytes of, the newest version in it, and how many."""
+        """Return as many of these stores as a page may have bytes of, the newest version in it,
+        and how many."""
         while True:
-            values: tuple[Any, ...] = (ids[0], ids[-1]) if stores is _RANGE else (as_json(ids), *version)
+            values: tuple[Any, ...] = (
+                (ids[0], ids[-1]) if stores is _RANGE else (as_json(ids), *version)
+            )
             # It reads the lengths alone.
             if len(ids) == 1 or self._execute(_BYTES[stores], values).get <= MAX_PAGE_BYTES:
                 break
@@ -224,7 +241,8 @@ class Reader:
 
 
 def find(identity: FileIdentity, query: Query) -> tuple[State, Sequence[int]]:
-    """Search; return the collection's numbers, and what `Query.found` needs. Raises Unavailable and apsw's errors.
+    """Search; return the collection's numbers, and what `Query.found` needs. Raises Unavailable
+    and apsw's errors.
 
     On a thread, because it may read all stores; so with a connection of its own.
     """
@@ -242,5 +260,8 @@ def find(identity: FileIdentity, query: Query) -> tuple[State, Sequence[int]]:
             raise Unavailable(search.TOO_LONG) from None
 
 
-_BYTES = {stores: f"SELECT total(octet_length(address)) FROM {stores}" for stores in (_RANGE, _PICKED, _AS_OF)}
+_BYTES = {
+    stores: f"SELECT total(octet_length(address)) FROM {stores}"
+    for stores in (_RANGE, _PICKED, _AS_OF)
+}
 _PAGE = {stores: f"SELECT {_JSON} FROM {stores}" for stores in (_RANGE, _PICKED, _AS_OF)}

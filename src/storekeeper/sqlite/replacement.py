@@ -1,4 +1,5 @@
-"""Another file in the place of a database, whose own files are kept. Imports `atomicfile`, the domain."""
+"""Another file in the place of a database, whose own files are kept. Imports `atomicfile`, the
+domain."""
 
 import os
 from collections.abc import Iterator
@@ -16,15 +17,22 @@ from storekeeper.sqlite.bulk import SourceSnapshot
 
 @contextmanager
 def excluded(path: Path) -> Iterator[Snapshot | None]:
-    """Keep all others from a database file; yield what reads it, None if nothing can. Raises CannotStart."""
+    """Keep all others from a database file; yield what reads it, None if nothing can. Raises
+    CannotStart."""
     with ExitStack() as stack:
         try:
-            connection = stack.enter_context(closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)))
+            connection = stack.enter_context(
+                closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
+            )
             connections.exclude_others(connection)
         except apsw.BusyError:
             raise CannotStart("in use: stop the service first", subject=str(path)) from None
-        except apsw.Error as error:  # what is not there, or so damaged that SQLite cannot open it, nobody uses
-            no_right = isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError))
+        except (
+            apsw.Error
+        ) as error:  # what is not there, or so damaged that SQLite cannot open it, nobody uses
+            no_right = isinstance(
+                error, (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError)
+            )
             if no_right and path.exists():  # a service of another user may use it
                 problem = "this user may not write it: restore as the user of the service"
                 raise CannotStart(problem, subject=str(path)) from None
@@ -35,10 +43,11 @@ def excluded(path: Path) -> Iterator[Snapshot | None]:
 
 
 def replace(path: Path, new: Path, suffix: str, *, logs: bool) -> Path | None:
-    """Give a new file the name of a database, and the owner and mode of its file; return the old file's new name.
+    """Give a new file the name of a database, and the owner and mode of its file; return the old
+    file's new name.
 
-    At each moment there is a file of that name. With `logs`, its logs go aside before: SQLite would apply them to the
-    new file. `excluded` leaves none, unless it cannot read the file.
+    At each moment there is a file of that name. With `logs`, its logs go aside before: SQLite
+    would apply them to the new file. `excluded` leaves none, unless it cannot read the file.
     """
     path = Path(os.path.realpath(path))
     aside = None

@@ -1,4 +1,5 @@
-"""The database file: its tables, creation, upgrades, and what is refused. Imports `atomicfile`, the domain."""
+"""The database file: its tables, creation, upgrades, and what is refused. Imports `atomicfile`,
+the domain."""
 
 import errno
 import os
@@ -20,7 +21,8 @@ APPLICATION_ID = 0x53544F52
 
 NEW_EPOCH = """(SELECT group_concat(substr('abcdfghijklmnopqrstuvwxyze234567', abs(random() % value) + 1, 1), '')
       FROM json_each('[25,32,32,32,32,32,32,32]'))"""
-"""Selects eight random characters, of which the first makes no number of a version: neither a digit nor an e."""
+"""Selects eight random characters, of which the first makes no number of a version: neither a
+digit nor an e."""
 
 CHANGES_TABLE = "changes"
 """The table of changes, which every writer writes to."""
@@ -43,8 +45,8 @@ SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT
 MIGRATIONS: tuple[str, ...] = ()
 """The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
 
-A released one is never edited. Each renames CHANGES_TABLE, so that processes of older versions can write nothing, and
-leaves a view of the old name, so that these can read.
+A released one is never edited. Each renames CHANGES_TABLE, so that processes of older versions
+can write nothing, and leaves a view of the old name, so that these can read.
 """
 
 _COMPLETE = {*TABLES, "collection", "probe"}
@@ -67,10 +69,12 @@ def exists(path: Path) -> bool:
 def prepare(path: Path, *, upgrade: bool = True) -> None:
     """Create the database at `path`, or upgrade it to the present version.
 
-    Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot be written; or if it
-    is older and may not be upgraded.
+    Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot
+    be written; or if it is older and may not be upgraded.
     """
-    path = Path(os.path.realpath(path))  # the log is beside the file itself, not beside a link to it
+    path = Path(
+        os.path.realpath(path)
+    )  # the log is beside the file itself, not beside a link to it
     with raising_cannot_start(path):
         refuse_orphaned_log(path)
         if not path.exists():
@@ -80,7 +84,8 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
             try:
                 return _check_and_upgrade(path, upgrade=upgrade)
             except apsw.BusyError:
-                # SQLite waits for no lock in some steps of opening a file: of several first starts some would fail.
+                # SQLite waits for no lock in some steps of opening a file: of several first starts
+                # some would fail.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
@@ -90,11 +95,14 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
     if not os.access(path, os.W_OK):
         # SQLite would open it to read, and fail at the first write.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    _refuse_foreign(path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()), upgrade=upgrade)
+    _refuse_foreign(
+        path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()), upgrade=upgrade
+    )
     with closing(connect(path)) as connection:
         upgrade_schema(connection)
         if upgrade:
-            # SQLite cannot write if another user owns the log; without waiting for a lock, it says so at once.
+            # SQLite cannot write if another user owns the log; without waiting for a lock, it says
+            # so at once.
             connection.set_busy_timeout(0)
             with suppress(apsw.BusyError):
                 connection.execute("BEGIN IMMEDIATE; ROLLBACK")
@@ -107,14 +115,24 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
         yield
     except apsw.NotADBError:
         raise CannotStart("not a database: name another file", subject=str(path)) from None
-    except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError) as error:  # a column may have another name
+    except (
+        apsw.CorruptError,
+        apsw.SQLError,
+        UnicodeDecodeError,
+    ) as error:  # a column may have another name
         raise Damaged(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
     except apsw.BusyError:
-        raise CannotStart("locked by another program: stop that one first", subject=str(path)) from None
+        raise CannotStart(
+            "locked by another program: stop that one first", subject=str(path)
+        ) from None
     except apsw.NoMemError as error:
         raise MemoryError(str(error)) from None  # the next attempt may get enough
     except (apsw.Error, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else errors.to_unavailable(error, Outcome.NONE)
+        reason = (
+            error.strerror
+            if isinstance(error, OSError)
+            else errors.to_unavailable(error, Outcome.NONE)
+        )
         if reason is None and isinstance(error, apsw.IOError):
             raise CannotStart(
                 f"cannot be read or written ({error}): check the disk, which has to be a local one, because a"
@@ -131,7 +149,8 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
 
 
 def open_source(path: Path) -> apsw.Connection:
-    """Open a database of this program for reading, even if nothing can be written there. Raises CannotStart."""
+    """Open a database of this program for reading, even if nothing can be written there. Raises
+    CannotStart."""
     path = Path(os.path.realpath(path))
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         prepare(path, upgrade=False)
@@ -140,7 +159,9 @@ def open_source(path: Path) -> apsw.Connection:
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
         if not _refuse_foreign(path, _open_unwritable(path), upgrade=False):
-            raise CannotStart("empty, so there is nothing to read: name another file", subject=str(path))
+            raise CannotStart(
+                "empty, so there is nothing to read: name another file", subject=str(path)
+            )
         return _open_unwritable(path)
 
 
@@ -150,9 +171,10 @@ def files(path: Path) -> tuple[Path, ...]:
 
 
 def refuse_orphaned_log(path: Path) -> None:
-    """Raise CannotStart if `path` has a log but no database, is an empty file, or is no regular file."""
-    # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids would
-    # start at 1 again, and the acknowledged writes in that log would be gone.
+    """Raise CannotStart if `path` has a log but no database, is an empty file, or is no regular
+    file."""
+    # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids
+    # would start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
         raise CannotStart("not a file: name another one", subject=str(path))
     # In this order, and each once: another first start may be creating them, the log last.
@@ -163,24 +185,30 @@ def refuse_orphaned_log(path: Path) -> None:
     if log_size or journal_size:
         orphan = log if log_size else journal
         raise CannotStart(
-            f"gone but its log {orphan.name} is there: restore the file from a backup", subject=str(path)
+            f"gone but its log {orphan.name} is there: restore the file from a backup",
+            subject=str(path),
         )
     if size == 0:
-        raise CannotStart("empty, so not a database: restore it, or delete it to begin a new one", subject=str(path))
+        raise CannotStart(
+            "empty, so not a database: restore it, or delete it to begin a new one",
+            subject=str(path),
+        )
 
 
 def _create(path: Path) -> None:
     with atomicfile.unfinished(path) as new:
         with closing(connect(new, create=True)) as connection:
             upgrade_schema(connection)
-            # Closing would do so too, but not report a full disk; and only the file itself gets the name.
+            # Closing would do so too, but not report a full disk; and only the file itself gets the
+            # name.
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         with suppress(FileExistsError):  # another process was first
             atomicfile.publish(new, path)
 
 
 def _open_unwritable(path: Path) -> apsw.Connection:
-    # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no journal back.
+    # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no
+    # journal back.
     _, wal, _, journal = files(path)
     logs = [log for log in (wal, journal) if _size(log)]
     if logs or wal.exists():
@@ -192,15 +220,20 @@ def _open_unwritable(path: Path) -> apsw.Connection:
             connection.close()
     if logs:
         raise CannotStart(
-            f"not whole without {logs[0].name}: copy both to where they may be written", subject=str(path)
+            f"not whole without {logs[0].name}: copy both to where they may be written",
+            subject=str(path),
         )
     return open_read_only(path, immutable=True)
 
 
 def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -> bool:
-    """Raise CannotStart if a file is no whole database that can be used; return whether it has tables yet."""
+    """Raise CannotStart if a file is no whole database that can be used; return whether it has
+    tables yet."""
     has_no_log = not Path(f"{path}-wal").exists()
-    with closing(connection), transaction(connection, "DEFERRED"):  # of one moment: another start may upgrade it
+    with (
+        closing(connection),
+        transaction(connection, "DEFERRED"),
+    ):  # of one moment: another start may upgrade it
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         version: int = connection.pragma("user_version")

@@ -1,4 +1,5 @@
-"""The event loop's half of writing: a thread carries out the batches. Imports `concurrency` and the domain."""
+"""The event loop's half of writing: a thread carries out the batches. Imports `concurrency` and
+the domain."""
 
 import asyncio
 import threading
@@ -18,11 +19,13 @@ from storekeeper.sqlite.committer import Committer
 T = TypeVar("T")
 
 LOCK_TIMEOUT = 3.5
-"""Seconds after which a write that finds the file locked all the time is refused; nothing was written."""
+"""Seconds after which a write that finds the file locked all the time is refused; nothing was
+written."""
 
 
 class Writer:
-    """A `write_queue.Writer`. `fail` is called on the loop, perhaps after a deadline, when no more can be written."""
+    """A `write_queue.Writer`. `fail` is called on the loop, perhaps after a deadline, when no
+    more can be written."""
 
     def __init__(self, committer: Committer, fail: Callable[[errors.Failure], None]) -> None:
         self._committer = committer
@@ -46,7 +49,9 @@ class Writer:
             self._committer.close()
 
     async def _carry_out(self, write: Callable[[float], T], deadline: float) -> T:
-        if not await self._is_done(deadline):  # the disk has not responded to a batch that was given up
+        if not await self._is_done(
+            deadline
+        ):  # the disk has not responded to a batch that was given up
             raise Unavailable(DISK_STALLED)
         self._under_way = Future()
         work = partial(write, deadline - batcher.RESPONSE_TIMEOUT + LOCK_TIMEOUT)
@@ -60,7 +65,9 @@ class Writer:
             self._under_way = None  # else it would keep an error, whose frames have the batch
 
     async def _is_done(self, deadline: float) -> bool:
-        return self._under_way is None or await is_done(self._under_way, self._thread, deadline - self._loop.time())
+        return self._under_way is None or await is_done(
+            self._under_way, self._thread, deadline - self._loop.time()
+        )
 
     # On the thread:
 
