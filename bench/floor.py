@@ -26,9 +26,9 @@ import httptools
 import msgspec
 import uvloop
 
-from storekeeper.search import folded
-from storekeeper.sqlite import connections
-from storekeeper.sqlite.schema import CHANGES_TABLE
+from storekeeper.domain.search import folded
+from storekeeper.storage.sqlite import connections
+from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ndate: %b\r\ncontent-type: application/json; charset=utf-8\r\ncache-control: no-cache\r\n"

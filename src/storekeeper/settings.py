@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from storekeeper.errors import CannotStart
+from storekeeper.domain.errors import CannotStart
 
 PREFIX = "STOREKEEPER_"
 _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}

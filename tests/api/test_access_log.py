@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storekeeper import events
+from storekeeper.log import events
 from tests.harness.client import locked
 from tests.harness.in_process import Inside, exchange, inside, tick
 from tests.harness.tokens import add_token

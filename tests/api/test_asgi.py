@@ -16,12 +16,12 @@ from typing import Any
 import httpx
 import pytest
 
-from storekeeper.collection import Listing
-from storekeeper.errors import Unavailable
+from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.stores import Payload
 from storekeeper.http.response import Fields
-from storekeeper.service import Service, application
+from storekeeper.process.service import Service, application
 from storekeeper.settings import Settings
-from storekeeper.stores import Payload
+from storekeeper.storage.collection import Listing
 from tests.harness.asgi import Message, asked, body, called, response_of, scope_of
 from tests.harness.client import fill, until
 from tests.harness.in_process import inside, some_stores
@@ -373,7 +373,7 @@ async def test_tokens_that_cannot_be_read_at_the_start_end_it_so_that_it_is_trie
     def locked(_database: str) -> None:
         raise Unavailable("locked")
 
-    monkeypatch.setattr("storekeeper.service.refuse_tokens", locked)
+    monkeypatch.setattr("storekeeper.process.service.refuse_tokens", locked)
     service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
     sent = await called(service, {"type": "lifespan"}, {"type": "lifespan.startup"})
     assert [message["type"] for message in sent] == ["lifespan.startup.failed"]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from storekeeper import databases
-from storekeeper.commands import Replace
-from storekeeper.errors import Unavailable
+from storekeeper.domain.commands import Replace
+from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.stores import Payload
 from storekeeper.http import cache as response_cache
 from storekeeper.http.cache import Cached, ResponseCache
-from storekeeper.stores import Payload
+from storekeeper.storage import databases
 from tests.harness.in_process import Inside, cached, exchange, inside, last_response, settled, until
 from tests.harness.tokens import add_token
 from tests.harness.wire import request, responses

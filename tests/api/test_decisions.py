@@ -12,7 +12,7 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.cases import case
 from tests.harness.in_memory import InMemory, ask
 from tests.harness.in_process import Inside, inside, settled, some_stores, until

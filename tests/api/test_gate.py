@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper import databases, events
 from storekeeper.api import token_table
-from storekeeper.api.docs import encoded_document
-from storekeeper.api.routes import ROUTES
+from storekeeper.api.routes.docs import encoded_document
+from storekeeper.api.routing import ROUTES
 from storekeeper.cli.tokens import SETTLE_DELAY
-from storekeeper.errors import Unavailable
-from storekeeper.sqlite.reads import Reader
-from storekeeper.tokens import Token, generate
+from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.tokens import Token, generate
+from storekeeper.log import events
+from storekeeper.storage import databases
+from storekeeper.storage.sqlite.reads import Reader
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
 from tests.harness.in_process import exchange, inside, settled, some_stores, statuses, tick, until

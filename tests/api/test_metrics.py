@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from storekeeper.api.metrics import BOUNDS, CELLS, FAMILIES, OTHER, STATUSES, Metrics, Slots
-from storekeeper.api.routes import ROUTES
-from storekeeper.errors import Outcome, Unavailable
+from storekeeper.api.routing import ROUTES
+from storekeeper.domain.errors import Outcome, Unavailable
 from storekeeper.http import limits
 from storekeeper.http.runtime import Served
 from tests.harness.asgi import asked

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from storekeeper.api import conditions, token_table
-from storekeeper.api.conditions import Preconditions
+from storekeeper.api import preconditions as conditions
+from storekeeper.api import token_table
 from storekeeper.api.origins import WebPages
+from storekeeper.api.preconditions import Preconditions
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from tests.harness.asgi import asked as call

@@ -15,16 +15,17 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from storekeeper import __version__
-from storekeeper.api import docs, query
+from storekeeper.api import query
 from storekeeper.api.query import MAX_LIMIT
-from storekeeper.api.routes import ROUTES
+from storekeeper.api.routes import docs
+from storekeeper.api.routing import ROUTES
 from storekeeper.concurrency import batcher
-from storekeeper.errors import InvalidInput, Outcome
+from storekeeper.domain.errors import InvalidInput, Outcome
+from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload, Store
 from storekeeper.http import deadlines
 from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
-from storekeeper.sqlite import writer
-from storekeeper.stores import MAX_NAME_LENGTH, Payload, Store
+from storekeeper.storage.sqlite import writer
 from tests.harness.cases import case
 from tests.harness.client import locked
 from tests.harness.command import run

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from storekeeper.api.origins import WebPages
-from storekeeper.errors import Unavailable
+from storekeeper.domain.errors import Unavailable
 from storekeeper.http.deadlines import REQUEST_TIMEOUT
 from tests.harness.cases import case
 from tests.harness.in_process import exchange, inside, last_response, some_stores, statuses

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from storekeeper.domain.stores import Payload
 from storekeeper.http.response import Response
-from storekeeper.stores import Payload
 from tests.harness.cases import case
 from tests.harness.in_memory import InMemory, ask
 from tests.harness.json_corpus import DIGITS, NO_JSON, fill

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from storekeeper.api.query import parse_store_query
-from storekeeper.collection import Moment
+from storekeeper.domain.stores import Payload
 from storekeeper.http.response import Response, parse_fields
-from storekeeper.stores import Payload
+from storekeeper.storage.collection import Moment
 from tests.harness.in_memory import EPOCH, InMemory, ask
 
 NAMES = ["A", "B", "A", "C", "A"]

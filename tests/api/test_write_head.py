@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from storekeeper.domain.stores import Payload
 from storekeeper.http.response import Response, encode_rest, framed_headers, parse_fields
-from storekeeper.stores import Payload
 from tests.harness.in_memory import EPOCH, InMemory, ask
 
 BODY = b'{"name":"New","address":"1 Road"}'

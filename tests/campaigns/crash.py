@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness import command, weakened
 from tests.harness.client import fill
 from tests.harness.linux import workers
@@ -41,7 +41,7 @@ DATABASE = 20
 """Kills of one database, whose whole history is then checked at once."""
 
 POINT_READS = {Kind.CREATE: 10, Kind.REPLACE: 40, Kind.READ: 50}
-_COPY = "import sys, storekeeper.sqlite.schema as s; s.connect(sys.argv[1]).execute('VACUUM INTO ?', (sys.argv[2],))"
+_COPY = "import sys, storekeeper.storage.sqlite.schema as s; s.connect(sys.argv[1]).execute('VACUUM INTO ?', (sys.argv[2],))"
 CALLS = tuple(
     (call, number)
     for call in ("pwrite64", "fdatasync", "ftruncate", "unlink")
@@ -329,7 +329,7 @@ def fail_writer(folder: Path, lives: int) -> Row:
 _UPGRADE = """
 import sys, tests.harness.weakened
 from storekeeper import cli
-from storekeeper.databases import database
+from storekeeper.storage.databases import database
 database(sys.argv[-1][11:]).prepare()
 cli.main()
 """

@@ -20,9 +20,9 @@ from tests import ROOT
 TESTS = ROOT / "tests"
 PAGE = ROOT / "docs/evidence/faults.md"
 
-_ROW = re.compile(r"\| (\w+) \| (.+?) \| .+? \| (.*?) ?\| (`\w+/test_.+) \|")
+_ROW = re.compile(r"\| (\w+) \| (.+?) \| .+? \| (.*?) ?\| (`[\w/]+/test_.+) \|")
 _BEGINNING = re.compile(r"( {4})?(class|(?:async )?def) (\w+)")
-_TESTS = re.compile(r"`(\w+/test_\w+)\.py(?: -k (\w+|\"[^\"]+\"))?`")
+_TESTS = re.compile(r"`([\w/]+/test_\w+)\.py(?: -k (\w+|\"[^\"]+\"))?`")
 
 
 @dataclass

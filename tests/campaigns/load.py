@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.campaigns.load_clients import ClientGroup, Responses, behave, elsewhere, listen, offer
 from tests.harness import weakened
 from tests.harness.client import fill

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from storekeeper.errors import CannotStart
+from storekeeper.domain.errors import CannotStart
 from tests.harness import weakened
 from tests.harness.process import COMMAND, TIMEOUT, serving
 from tests.oracles.aftermath import examine

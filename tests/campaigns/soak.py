@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.campaigns import crash, powerloss
 from tests.campaigns.crash import Row
 from tests.campaigns.keyed import kill_creates

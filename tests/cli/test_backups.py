@@ -14,10 +14,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from storekeeper import backups, databases
-from storekeeper.errors import CannotStart
-from storekeeper.sqlite import connections
-from storekeeper.stores import Payload
+from storekeeper.domain.errors import CannotStart
+from storekeeper.domain.stores import Payload
+from storekeeper.storage import backups, databases
+from storekeeper.storage.sqlite import connections
 from tests.harness.cases import case
 from tests.harness.client import create, fill, load, until
 from tests.harness.command import Done

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from storekeeper import databases
-from storekeeper.changes import ChangesQuery
-from storekeeper.stores import Payload
+from storekeeper.domain.changes import ChangesQuery
+from storekeeper.domain.stores import Payload
+from storekeeper.storage import databases
 from tests.harness.client import load, until
 from tests.harness.collection import numbered
 from tests.harness.command import run

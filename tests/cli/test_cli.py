@@ -141,7 +141,7 @@ def test_a_bug_is_said_in_one_line(
     def raises() -> bytes:
         raise RuntimeError("something\nunforeseen")
 
-    monkeypatch.setattr("storekeeper.api.docs.encoded_document", raises)
+    monkeypatch.setattr("storekeeper.api.routes.docs.encoded_document", raises)
     monkeypatch.setattr(sys, "argv", ["storekeeper", "openapi"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -186,7 +186,7 @@ main()
     ("module", "error", "status", "says"),
     [
         (
-            "storekeeper.api.docs",
+            "storekeeper.api.routes.docs",
             "MemoryError",
             74,
             "out of memory, or ulimit -v permits too little",

@@ -13,8 +13,8 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from storekeeper import exports
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
+from storekeeper.sheets import export as exports
 from tests.harness.command import run
 from tests.harness.databases import Database, Sqlite
 from tests.harness.machine import mounted

@@ -18,10 +18,12 @@ from typing import Any
 import apsw
 import pytest
 
-from storekeeper import atomicfile, databases, exports, transfer
-from storekeeper.errors import StorekeeperError
-from storekeeper.sqlite.bulk import SqliteSnapshot, TargetSnapshot
-from storekeeper.stores import Payload
+from storekeeper.domain.errors import StorekeeperError
+from storekeeper.domain.stores import Payload
+from storekeeper.sheets import export as exports
+from storekeeper.storage import atomicfile, databases
+from storekeeper.storage import copying as transfer
+from storekeeper.storage.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
 from tests.harness.client import fill, until
 from tests.harness.command import run
 from tests.harness.databases import Sqlite
@@ -565,7 +567,7 @@ def test_a_quota_is_still_an_error_of_the_disk_where_it_fails_a_sync(tmp_path: P
 
 MARKING = """
 import asyncio, pathlib, sys
-from storekeeper.sqlite import SqliteCollection
+from storekeeper.storage.sqlite import SqliteCollection
 
 async def main():
     collection = SqliteCollection(pathlib.Path(sys.argv[1]), lambda reason: print("failed:", reason))

@@ -16,9 +16,9 @@ from tempfile import TemporaryFile
 import pytest
 
 from storekeeper.cli import imports
-from storekeeper.imports import Row
+from storekeeper.domain.intake import Row
+from storekeeper.domain.stores import Payload
 from storekeeper.sheets.rows import SheetRows
-from storekeeper.stores import Payload
 from tests.harness.client import until
 from tests.harness.command import Done, run_on_terminal
 from tests.harness.databases import Sqlite

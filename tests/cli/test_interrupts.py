@@ -10,7 +10,7 @@ import pytest
 
 from storekeeper.cli import backups, imports
 from storekeeper.cli.terminal import ignore_interrupts, print_line
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.command import Done, run
 from tests.harness.databases import Database, Sqlite
 from tests.harness.transfers import fill_with

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from storekeeper import databases
+from storekeeper.storage import databases
 from tests.harness.command import run
 from tests.harness.databases import Database
 from tests.harness.process import start

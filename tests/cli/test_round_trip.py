@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.command import run
 from tests.harness.databases import Database, Sqlite
 from tests.harness.transfers import TRICKY, command, content, fill_with

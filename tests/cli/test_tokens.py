@@ -9,13 +9,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from storekeeper import databases
 from storekeeper.cli import tokens as commands
-from storekeeper.commands import Create, Replace
-from storekeeper.databases import read_tokens
-from storekeeper.postgres.schema import COLLECTION_TABLE
-from storekeeper.stores import Payload
-from storekeeper.tokens import USED_INTERVAL, Token, hashed, is_well_formed
+from storekeeper.domain.commands import Create, Replace
+from storekeeper.domain.stores import Payload
+from storekeeper.domain.tokens import USED_INTERVAL, Token, hashed, is_well_formed
+from storekeeper.storage import databases
+from storekeeper.storage.databases import read_tokens
+from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Sqlite, handle, postgres
 from tests.harness.process import refused, serving
@@ -125,7 +125,7 @@ def test_what_perhaps_was_done_is_said_to_be_unknown(command: str) -> None:
 def test_tokens_that_another_session_has_locked_are_not_waited_for_without_end(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storekeeper.imports.staging.LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr("storekeeper.storage.intake.LOCK_TIMEOUT", 0.05)
     with postgres().database() as url:
         add_token(url, "ci", "read")
         with psycopg.connect(url) as other:

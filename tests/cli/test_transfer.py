@@ -12,13 +12,14 @@ import psycopg
 import pytest
 from msgspec.structs import astuple
 
-from storekeeper import databases, transfer
-from storekeeper.collection import Row, Rows, Snapshot, State
-from storekeeper.commands import Create, Replace, tag
-from storekeeper.errors import PreconditionFailed
-from storekeeper.postgres.schema import LOCK
-from storekeeper.sqlite import connections
-from storekeeper.stores import Payload, Replay
+from storekeeper.domain.commands import Create, Replace, tag
+from storekeeper.domain.errors import PreconditionFailed
+from storekeeper.domain.stores import Payload, Replay
+from storekeeper.storage import copying as transfer
+from storekeeper.storage import databases
+from storekeeper.storage.collection import Row, Rows, Snapshot, State
+from storekeeper.storage.postgres.schema import LOCK
+from storekeeper.storage.sqlite import connections
 from tests.harness.cases import thorough
 from tests.harness.collection import create, get, numbered, replace, run, state
 from tests.harness.command import run as run_command
@@ -284,7 +285,7 @@ def test_a_copy_to_postgresql_waits_for_others_only_so_long(
     fill(source, 20)
     databases.database(target.url).prepare()
     monkeypatch.setattr(
-        "storekeeper.postgres.bulk.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'"
+        "storekeeper.storage.postgres.snapshot.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'"
     )
     # The server ends the other one before a copy that waits for ever would keep the test.
     with psycopg.connect(target.url, options="-c idle_in_transaction_session_timeout=5s") as other:

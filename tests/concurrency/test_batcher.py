@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from storekeeper.concurrency.batcher import QUEUE_TIMEOUT, Batcher
-from storekeeper.errors import Unavailable
+from storekeeper.domain.errors import Unavailable
 
 MIB = 2**20
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.browser import chromium
 from tests.harness.client import load
 from tests.harness.console import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
-from storekeeper.commands import (
+from storekeeper.domain.commands import (
     ANY,
     Batch,
     Before,
@@ -27,8 +27,8 @@ from storekeeper.commands import (
     replacements,
     tag,
 )
-from storekeeper.errors import KeyReused, PreconditionFailed
-from storekeeper.stores import Payload, Replay, Store
+from storekeeper.domain.errors import KeyReused, PreconditionFailed
+from storekeeper.domain.stores import Payload, Replay, Store
 from tests.harness.stores import a_change, a_store_with, content
 
 NOW = 1_000_000_000

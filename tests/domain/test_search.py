@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storekeeper.search import MAX_SEARCHED_LENGTH, fold, folded
+from storekeeper.domain.search import MAX_SEARCHED_LENGTH, fold, folded
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 

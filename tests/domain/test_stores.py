@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storekeeper.errors import InvalidInput
-from storekeeper.stores import EXAMPLES, MAX_NAME_LENGTH, Payload, Store, check_payload
-from storekeeper.tables import CHANGES, CONTENT, STORES
+from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.stores import EXAMPLES, MAX_NAME_LENGTH, Payload, Store, check_payload
+from storekeeper.storage.sql import CHANGES, CONTENT, STORES
 
 OBJECT = '"value" must be of type object'
 NAME_STRING = '"name" must be a string'

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from storekeeper.errors import CannotStart
-from storekeeper.tokens import check_name, expiry, generate, hashed, is_well_formed
+from storekeeper.domain.errors import CannotStart
+from storekeeper.domain.tokens import check_name, expiry, generate, hashed, is_well_formed
 
 DAY = 24 * 60 * 60 * 1000
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from storekeeper.service import Service
+from storekeeper.process.service import Service
 from tests.harness.in_process import Inside
 from tests.harness.process import Response
 

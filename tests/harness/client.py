@@ -9,9 +9,9 @@ from typing import Any
 
 import apsw
 
-from storekeeper import databases
-from storekeeper.imports import staging
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
+from storekeeper.storage import databases
+from storekeeper.storage import intake as staging
 from tests.harness.process import TIMEOUT, Response, Running
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, cast
 
 import uvloop
 
-from storekeeper.collection import Collection, Eventual, Listing, Query, State
-from storekeeper.commands import Create, Replace
-from storekeeper.stores import Payload, Store
+from storekeeper.domain.commands import Create, Replace
+from storekeeper.domain.stores import Payload, Store
+from storekeeper.storage.collection import Collection, Eventual, Listing, Query, State
 
 T = TypeVar("T")
 MANY = 2500

@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
-from storekeeper import databases
+from storekeeper.storage import databases
 from tests.harness.client import until
 from tests.harness.process import Running
 from tests.harness.tokens import add_token, now

@@ -11,9 +11,9 @@ from typing import Any, LiteralString, Protocol
 import apsw
 import psycopg
 
-from storekeeper import databases
-from storekeeper.collection import Collection
-from storekeeper.tables import CONTENT
+from storekeeper.storage import databases
+from storekeeper.storage.collection import Collection
+from storekeeper.storage.sql import CONTENT
 from tests.harness.machine import need
 from tests.harness.postgres_server import Missing, Server, shared
 from tests.harness.stores import ChangeRow

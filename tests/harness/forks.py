@@ -24,7 +24,12 @@ from pathlib import Path
 from threading import Lock
 
 ROOT = Path(__file__).parents[2]
-IMPORTED = ["storekeeper.cli", "storekeeper.server", "storekeeper.postgres", "uvloop"]
+IMPORTED = [
+    "storekeeper.cli",
+    "storekeeper.process.server",
+    "storekeeper.storage.postgres",
+    "uvloop",
+]
 FREE = ("STOREKEEPER_", "PG", "PYTEST_", "WEAKENED")
 """How the names of variables begin that mean nothing while Python starts and imports."""
 
@@ -118,7 +123,7 @@ def main() -> None:
     with socket.socket(fileno=os.dup(0)) as ours:
         for module in IMPORTED:
             import_module(module)
-        import_module("storekeeper.events")._structlog()
+        import_module("storekeeper.log.events")._structlog()
         gc.collect()
         gc.freeze()
         while True:

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from storekeeper import databases
-from storekeeper.imports import Counts, Import, Plan, staging
+from storekeeper.domain.intake import Counts, Import, Plan
 from storekeeper.sheets.rows import SheetRows
+from storekeeper.storage import databases
+from storekeeper.storage import intake as staging
 from tests.harness.databases import Database
 
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storekeeper import commands
 from storekeeper.api.application import Application, make_application
 from storekeeper.api.token_table import TokenTable
-from storekeeper.collection import Listing, Moment, Query, State, check_moment
-from storekeeper.commands import (
+from storekeeper.domain import commands
+from storekeeper.domain.commands import (
     Before,
     Change,
     Command,
@@ -20,12 +19,13 @@ from storekeeper.commands import (
     apply,
     replacements,
 )
-from storekeeper.errors import Unavailable
+from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.search import folded
+from storekeeper.domain.stores import Payload, Store
 from storekeeper.http.request import Request, identify
 from storekeeper.http.response import Deferred, Fields, Response
-from storekeeper.search import folded
 from storekeeper.settings import Settings
-from storekeeper.stores import Payload, Store
+from storekeeper.storage.collection import Listing, Moment, Query, State, check_moment
 from tests.harness.stores import content, shown_with, store_of
 
 EPOCH = "abcdefgh"

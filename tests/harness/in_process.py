@@ -17,10 +17,10 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
+from storekeeper.domain.stores import Payload
 from storekeeper.http.connection import Connection
-from storekeeper.service import Service
+from storekeeper.process.service import Service
 from storekeeper.settings import make
-from storekeeper.stores import Payload
 from tests.harness.client import fill
 from tests.harness.process import Response
 from tests.harness.wire import request

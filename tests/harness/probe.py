@@ -17,13 +17,13 @@ from typing import Any
 
 import uvloop
 
-from storekeeper import write_state
-from storekeeper.changes import ChangesQuery
-from storekeeper.collection import Collection, Moment
-from storekeeper.errors import StorekeeperError, Unavailable
-from storekeeper.imports import staging
-from storekeeper.sqlite import SqliteCollection, SqliteDatabase, writer
-from storekeeper.stores import Payload
+from storekeeper.domain.changes import ChangesQuery
+from storekeeper.domain.errors import StorekeeperError, Unavailable
+from storekeeper.domain.stores import Payload
+from storekeeper.storage import intake as staging
+from storekeeper.storage import write_state
+from storekeeper.storage.collection import Collection, Moment
+from storekeeper.storage.sqlite import SqliteCollection, SqliteDatabase, writer
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
 
 LOAD = 3000

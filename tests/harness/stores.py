@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from storekeeper.commands import Change
-from storekeeper.stores import Payload, Store
-from storekeeper.tables import CONTENT
+from storekeeper.domain.commands import Change
+from storekeeper.domain.stores import Payload, Store
+from storekeeper.storage.sql import CONTENT
 
 ChangeRow = tuple[Any, ...]
 """seq, store_id and content of a change, as `Database.changes` has it."""

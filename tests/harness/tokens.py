@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from storekeeper import databases
-from storekeeper.tokens import Token, generate, hashed
+from storekeeper.domain.tokens import Token, generate, hashed
+from storekeeper.storage import databases
 
 STATES = ("no token", "malformed", "unknown", "expired", "revoked", "read", "write", "Basic")
 

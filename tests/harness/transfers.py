@@ -1,6 +1,6 @@
 """Imports and exports of a database, by the commands, and what they find or leave in it."""
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.client import load
 from tests.harness.collection import run as run_async
 from tests.harness.collection import stores

@@ -18,21 +18,24 @@ from typing import Any, NoReturn
 import apsw
 import msgspec
 
-from storekeeper import cli, commands, listener, server, service, supervisor, write_queue
+from storekeeper import cli
 from storekeeper.api import token_table
 from storekeeper.api.application import Application
-from storekeeper.api.resource import Resource
-from storekeeper.commands import Batch, Before, Command, Replace, Result
+from storekeeper.api.routes.stores import Resource
 from storekeeper.concurrency.batcher import Batcher, Queued
+from storekeeper.domain import commands
+from storekeeper.domain.commands import Batch, Before, Command, Replace, Result
 from storekeeper.http import deadlines, limits, reader
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.http.limits import ConnectionLimit
 from storekeeper.http.request import BodyLimit
-from storekeeper.sqlite import committer, connections, schema, statements
-from storekeeper.sqlite.committer import Committer
-from storekeeper.sqlite.file_identity import FileIdentity
-from storekeeper.sqlite.reads import Reader
-from storekeeper.sqlite.writer import Writer
+from storekeeper.process import listener, server, service, supervisor
+from storekeeper.storage import write_queue
+from storekeeper.storage.sqlite import committer, connections, schema, statements
+from storekeeper.storage.sqlite.committer import Committer
+from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.reads import Reader
+from storekeeper.storage.sqlite.writer import Writer
 
 PROGRAM = (sys.executable, __file__)
 
@@ -179,7 +182,7 @@ def loads_addresses() -> None:
 
 def forgets_what_it_sent() -> None:
     """A write whose COMMIT was on its way when PostgreSQL was lost is called refused."""
-    from storekeeper.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
+    from storekeeper.storage.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
 
     vars_of(pipeline.ConnectionLost).sent = property(lambda _lost: False, lambda _lost, _sent: None)
 
@@ -302,7 +305,7 @@ def starts_and_stops_soon() -> None:
     vars_of(server).GRACEFUL_TIMEOUT = 1
     vars_of(service).EXAMPLES_TIMEOUT = 0.5
     vars_of(
-        import_module("storekeeper.postgres.schema")
+        import_module("storekeeper.storage.postgres.schema")
     )._LOCK_TIMEOUT = "SET LOCAL lock_timeout = '0.5s'"
 
 

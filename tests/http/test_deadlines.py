@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.events import Event
 from storekeeper.http import deadlines, limits
 from storekeeper.http.reader import Phase
+from storekeeper.log.events import Event
 from tests.harness import weakened
 from tests.harness.client import locked
 from tests.harness.client import until as until_so

@@ -13,13 +13,13 @@ import pytest
 import uvloop
 from msgspec.structs import replace
 
-from storekeeper.commands import Before, Command, Create
+from storekeeper.domain.commands import Before, Command, Create
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
-from storekeeper.sqlite import SqliteCollection, committer
+from storekeeper.storage.sqlite import SqliteCollection, committer
 from tests import ROOT
 from tests.campaigns import fuzz_http
 from tests.campaigns.fuzz_http import Found, fuzz_inside, requests_to_damage

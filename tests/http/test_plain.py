@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from storekeeper.api import conditions, origins
+from storekeeper.api import origins
+from storekeeper.api import preconditions as conditions
 from storekeeper.api.application import Application
 from storekeeper.api.plan import Plan
-from storekeeper.api.routes import match_route
+from storekeeper.api.routing import match_route
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader

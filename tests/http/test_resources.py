@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from select import select
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill, until
 from tests.harness.linux import in_kernel, peak_memory, sockets

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper import events
 from storekeeper.http import connection as connection_module
 from storekeeper.http import limits
 from storekeeper.http.connection import Connection
+from storekeeper.log import events
 from tests.harness.in_process import Inside, Line, inside, settled, tick, until
 from tests.harness.wire import create, request
 

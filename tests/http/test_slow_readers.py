@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import fill, until
 from tests.harness.linux import connections

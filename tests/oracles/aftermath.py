@@ -7,9 +7,9 @@ from typing import Any
 import apsw
 import psycopg
 
-from storekeeper.databases import sqlite_path
-from storekeeper.sqlite import connections, schema
-from storekeeper.tables import CONTENT, STORES
+from storekeeper.storage.databases import sqlite_path
+from storekeeper.storage.sql import CONTENT, STORES
+from storekeeper.storage.sqlite import connections, schema
 from tests.oracles.history import Item, value_of
 from tests.oracles.lincheck import Operation, Order, Violation, check
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Error, Page
 
-from storekeeper import databases
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
+from storekeeper.storage import databases
 from tests.harness import browser
 from tests.harness.client import load, until
 from tests.harness.command import run

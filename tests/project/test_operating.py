@@ -11,12 +11,12 @@ from unittest.mock import ANY
 
 import pytest
 
-from storekeeper import errors
 from storekeeper.api.token_table import UNREAD
+from storekeeper.domain import errors
 from storekeeper.http.response import phrase
-from storekeeper.postgres import pool, writer
-from storekeeper.sqlite import errors as sqlite_errors
-from storekeeper.sqlite.errors import DAMAGED
+from storekeeper.storage.postgres import pool, writer
+from storekeeper.storage.sqlite import errors as sqlite_errors
+from storekeeper.storage.sqlite.errors import DAMAGED
 from tests.harness.machine import need
 from tests.harness.namespaces import Machine, missing
 from tests.harness.pages import NOT_RUN, ON_A_MACHINE, README, ROOT, Step, steps

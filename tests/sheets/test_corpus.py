@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.databases import Sqlite
 from tests.harness.transfers import command, content, fill_with
 from tests.sheets.corpus import CORPUS, File

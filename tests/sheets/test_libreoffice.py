@@ -6,10 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from storekeeper import databases
-from storekeeper.imports import Import
+from storekeeper.domain.intake import Import
+from storekeeper.domain.stores import Payload
 from storekeeper.sheets.rows import SheetRows
-from storekeeper.stores import Payload
+from storekeeper.storage import databases
 from tests.harness.databases import Database, Sqlite
 from tests.harness.machine import need
 from tests.harness.transfers import command, content, fill_with

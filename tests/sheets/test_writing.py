@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from python_calamine import CalamineWorkbook
 
-from storekeeper.errors import InvalidInput
+from storekeeper.domain.errors import InvalidInput
 from storekeeper.sheets import writing
 from tests.harness.transfers import TRICKY
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from storekeeper import databases
-from storekeeper.api import exports
-from storekeeper.stores import Payload
+from storekeeper.api.routes import exports
+from storekeeper.domain.stores import Payload
+from storekeeper.storage import databases
 from tests.harness.client import until
 from tests.harness.command import run
 from tests.harness.databases import KINDS, Database, postgres

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from storekeeper.collection import Query
-from storekeeper.sqlite import connections
-from storekeeper.sqlite.reads import Reader
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
+from storekeeper.storage.collection import Query
+from storekeeper.storage.sqlite import connections
+from storekeeper.storage.sqlite.reads import Reader
 from tests.harness import linux, weakened
 from tests.harness.client import fill
 from tests.harness.keep_alive import Client

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import load
 from tests.harness.databases import postgres

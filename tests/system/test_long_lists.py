@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness.client import create as store
 from tests.harness.client import fill
 from tests.harness.linux import peak_memory

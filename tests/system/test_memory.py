@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.stores import Payload
+from storekeeper.domain.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from storekeeper import databases
+from storekeeper.storage import databases
 from tests.harness.client import until
 from tests.harness.databases import postgres
 from tests.harness.events import Listener

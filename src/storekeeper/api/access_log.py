@@ -7,8 +7,8 @@ No path, query, payload or token is in it: the path of a route, and the name of 
 from collections.abc import Callable
 
 from storekeeper.api.metrics import labels
-from storekeeper.events import Event, emit
 from storekeeper.http.runtime import Served
+from storekeeper.log.events import Event, emit
 
 
 def log(served: Served, token_name: Callable[[int], str], *, errors_only: bool) -> None:

@@ -6,23 +6,24 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from storekeeper.api import console, docs, operations
 from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
-from storekeeper.api.exports import Exports
-from storekeeper.api.feed import Feed
 from storekeeper.api.gate import Gate
-from storekeeper.api.imports import Imports
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Plan, Planner, constant
-from storekeeper.api.resource import Resource
-from storekeeper.api.routes import METHODS, Route, match_route
+from storekeeper.api.routes import console, docs
+from storekeeper.api.routes import health as operations
+from storekeeper.api.routes.changes import Feed
+from storekeeper.api.routes.exports import Exports
+from storekeeper.api.routes.imports import Imports
+from storekeeper.api.routes.stores import Resource
+from storekeeper.api.routing import METHODS, Route, match_route
 from storekeeper.api.token_table import TokenTable
-from storekeeper.collection import Collection
-from storekeeper.errors import InvalidInput, StorekeeperError
+from storekeeper.domain.errors import InvalidInput, StorekeeperError
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.settings import Settings, is_loopback
+from storekeeper.storage.collection import Collection
 
 _NO_ROUTE = Route("", "", (), is_open=True)
 

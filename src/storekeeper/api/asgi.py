@@ -7,10 +7,10 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import quote
 
-from storekeeper.events import request_id
 from storekeeper.http.request import Request, exceeds, identify
 from storekeeper.http.response import Deferred, Response, framed_headers, parse_fields, too_large
 from storekeeper.http.runtime import Runtime, Served
+from storekeeper.log.events import request_id
 
 
 class AsgiApplication:

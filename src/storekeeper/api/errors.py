@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from storekeeper.errors import (
+from storekeeper.domain.errors import (
     EpochEnded,
     InvalidInput,
     KeyReused,
@@ -10,7 +10,6 @@ from storekeeper.errors import (
     StorekeeperError,
     Unavailable,
 )
-from storekeeper.events import Event, emit
 from storekeeper.http.response import (
     INTERNAL_ERROR,
     NO_CACHE,
@@ -19,6 +18,7 @@ from storekeeper.http.response import (
     error_response,
     unavailable,
 )
+from storekeeper.log.events import Event, emit
 
 _NO_MEMORY = "There is not enough memory"
 

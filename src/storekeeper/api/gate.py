@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import Claim, Plan
-from storekeeper.api.routes import Scope
+from storekeeper.api.routing import Scope
 from storekeeper.api.token_table import TokenTable, challenge
+from storekeeper.domain.tokens import hashed, is_well_formed
 from storekeeper.http.response import Fields, Response, error_response
-from storekeeper.tokens import hashed, is_well_formed
 
 Mode = Literal["open", "writes", "all"]
 _NEED_TOKENS: dict[Mode, tuple[Scope, ...]] = {

@@ -15,12 +15,12 @@ from itertools import product
 from types import NoneType
 from typing import Any, Literal, NamedTuple
 
-from storekeeper.api.routes import METHODS, ROUTES
-from storekeeper.collection import Collection
-from storekeeper.errors import KeyReused, Outcome, PreconditionFailed, Unavailable
+from storekeeper.api.routing import METHODS, ROUTES
+from storekeeper.domain.errors import KeyReused, Outcome, PreconditionFailed, Unavailable
+from storekeeper.domain.stores import Replay, Store
 from storekeeper.http.limits import Limits
 from storekeeper.http.runtime import Served
-from storekeeper.stores import Replay, Store
+from storekeeper.storage.collection import Collection
 
 OTHER = "other"
 """The label of every route, method or status that is not in the lists."""

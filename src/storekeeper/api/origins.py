@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-from storekeeper.api.routes import METHODS
+from storekeeper.api.routing import METHODS
 from storekeeper.http.request import field
 from storekeeper.http.response import NO_CACHE, Fields, Response, error_response
 

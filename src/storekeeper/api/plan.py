@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from storekeeper.api.routes import Scope
+from storekeeper.api.routing import Scope
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Fields, Response
 

@@ -10,17 +10,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from storekeeper import search
-from storekeeper.changes import NOW, ChangesQuery, Cursor, parse_cursor
-from storekeeper.collection import Moment, Query
-from storekeeper.errors import InvalidInput
-from storekeeper.exports import Export
-from storekeeper.imports import Import, OnConflict
+from storekeeper.domain import search
+from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
+from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.intake import Import, OnConflict
+from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.columns import parse_maps
+from storekeeper.sheets.export import Export
 from storekeeper.sheets.records import check_encoding
-from storekeeper.stores import MAX_NAME_LENGTH
-from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
+from storekeeper.storage.collection import Moment, Query
+from storekeeper.storage.sql import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 """How the value of each parameter is read, if it is wrong with None, ValueError or BadFile; and

@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from storekeeper.api.routes import Scope
-from storekeeper.collection import Collection
-from storekeeper.errors import Unavailable
-from storekeeper.events import Event, emit
+from storekeeper.api.routing import Scope
+from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.tokens import USED_INTERVAL, Token
 from storekeeper.http.response import Response, error_response, unavailable
-from storekeeper.tokens import USED_INTERVAL, Token
+from storekeeper.log.events import Event, emit
+from storekeeper.storage.collection import Collection
 
 MAX_AGE = 1.0
 """Seconds after which what was read counts no more: the response is 503 until the tokens are

@@ -16,7 +16,7 @@ from storekeeper import __version__
 from storekeeper.cli import backups, changes, exports, imports, ready, tokens
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import ask, open_standard_streams, print_line, print_now
-from storekeeper.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
+from storekeeper.domain.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
@@ -121,7 +121,7 @@ def _root(
 @with_settings(*Settings.__struct_fields__)
 def serve(settings: Settings) -> int:
     """Serve the stores until SIGTERM or Ctrl-C."""
-    from storekeeper import server
+    from storekeeper.process import server
 
     try:
         return server.serve(settings)
@@ -157,7 +157,7 @@ def epoch(
     new changes get the numbers of lost ones, and clients confuse them. The service may be
     running: once the command has ended, it uses the new epoch.
     """
-    from storekeeper import databases
+    from storekeeper.storage import databases
 
     found = databases.epoch(settings.database, renew=new)
     try:
@@ -209,7 +209,7 @@ def check(
     from msgspec.structs import asdict
 
     import storeapi_check
-    from storekeeper.stores import EXAMPLES
+    from storekeeper.domain.stores import EXAMPLES
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise CannotStart(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
@@ -259,6 +259,6 @@ def _read_token(file: Path | None) -> str:
 @app.command()
 def openapi() -> None:
     """Print the contract as an OpenAPI document."""
-    from storekeeper.api.docs import encoded_document
+    from storekeeper.api.routes.docs import encoded_document
 
     print(encoded_document().decode(), end="")

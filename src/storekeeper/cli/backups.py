@@ -16,7 +16,7 @@ from storekeeper.cli.terminal import (
 from storekeeper.settings import Settings
 
 if TYPE_CHECKING:
-    from storekeeper.backups import Lost
+    from storekeeper.storage.backups import Lost
 
 
 @with_settings("database")
@@ -42,7 +42,7 @@ def backup(
     stores, changes, keys and tokens as of one moment. It gets its name when it is complete, on
     the disk, and verified; its SHA-256 is beside it. Only its owner can read it.
     """
-    from storekeeper import backups, databases
+    from storekeeper.storage import backups, databases
 
     with saying_if_interrupted("there is no new backup"), progress("Backing up", "rows") as show:
         made = backups.back_up(
@@ -66,7 +66,7 @@ def verify(
     it, if there is one. The service may be running. The exit status is 0 if all is good, 1 if
     not, 2 if that could not be found out.
     """
-    from storekeeper import backups, databases
+    from storekeeper.storage import backups, databases
 
     url = backups.url_of(database)
     problems = backups.verify(url)
@@ -89,7 +89,7 @@ def restore(
     there is kept under another name, and what is lost is said. On PostgreSQL the database has to
     be empty. The collection gets a new epoch, so that no ETag of before matches.
     """
-    from storekeeper import backups, databases
+    from storekeeper.storage import backups, databases
 
     with saying_if_interrupted("nothing was restored"), progress("Restoring", "rows") as show:
         done = backups.restore(file, settings.database, show, ignore_interrupts)
@@ -141,7 +141,7 @@ def copy(
     one number to different changes, so no ETag of the source matches in the copy. With --move,
     the ETags of clients stay valid.
     """
-    from storekeeper import databases
+    from storekeeper.storage import databases
 
     with (
         saying_if_interrupted("nothing was copied into the target"),

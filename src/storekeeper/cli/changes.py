@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import print_line
-from storekeeper.errors import CannotStart, Unavailable
+from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.settings import Settings
+from storekeeper.storage import atomicfile
 
 if TYPE_CHECKING:
-    from storekeeper.changes import Cursor
+    from storekeeper.domain.changes import Cursor
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks for changes with --follow."""
@@ -51,8 +51,8 @@ def changes(
     The service may be running. With --cursor-file each change is printed at least once, whatever
     is killed; --after counts until there is that file.
     """
-    from storekeeper import databases
-    from storekeeper.changes import ChangesQuery, Cursor
+    from storekeeper.domain.changes import ChangesQuery, Cursor
+    from storekeeper.storage import databases
 
     cursor, is_away = _parse(cursor_file, after), False
     while True:
@@ -89,7 +89,7 @@ def _print(lines: list[bytes]) -> None:
 
 def _parse(file: Path | None, after: str) -> "Cursor":
     """Return the cursor to go on from: the saved one, or without it `after`. Raises CannotStart."""
-    from storekeeper.changes import parse_cursor
+    from storekeeper.domain.changes import parse_cursor
 
     saved = _saved(file)
     text, subject = (after, "--after") if saved is None else (saved, f"--cursor-file {file}")

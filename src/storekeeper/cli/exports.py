@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 import typer
 from msgspec.structs import replace
 
-from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import STANDARD_STREAM, counted, print_line, progress
-from storekeeper.errors import CannotStart, EpochEnded, InvalidInput
+from storekeeper.domain.errors import CannotStart, EpochEnded, InvalidInput
 from storekeeper.settings import Settings
+from storekeeper.storage import atomicfile
 
 
 @with_settings("database")
@@ -60,8 +60,9 @@ def export(
     import finds out what has changed meanwhile. An existing file, perhaps with edits, is
     overwritten only with --force. The service may be running.
     """
-    from storekeeper import databases, exports
     from storekeeper.api.query import parse_export_query
+    from storekeeper.sheets import export as exports
+    from storekeeper.storage import databases
 
     database = databases.database(settings.database)
     wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}

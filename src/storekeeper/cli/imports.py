@@ -12,7 +12,6 @@ from typing import IO, Annotated, Literal
 import typer
 from msgspec.structs import replace
 
-from storekeeper import atomicfile
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import (
     PRINT_ROWS,
@@ -24,9 +23,9 @@ from storekeeper.cli.terminal import (
     progress,
     saying_if_interrupted,
 )
-from storekeeper.errors import CannotStart, Outcome, Unavailable
-from storekeeper.imports import Import, NeedsMatch, Plan, Refused, Report, Row
-from storekeeper.imports.problems import (
+from storekeeper.domain.errors import CannotStart, Outcome, Unavailable
+from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, Row
+from storekeeper.domain.problems import (
     CHANGED,
     CUT,
     MAX_BRIEF_LENGTH,
@@ -36,11 +35,12 @@ from storekeeper.imports.problems import (
     limited,
     shown,
 )
+from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import parse_maps
 from storekeeper.sheets.rows import SheetRows
-from storekeeper.stores import MAX_NAME_LENGTH
+from storekeeper.storage import atomicfile
 
 MAX_UNASKED = 10
 """Stores that an import adds to a list that has stores, without asking."""
@@ -133,7 +133,7 @@ def import_(  # noqa: PLR0913 - each is an option
 
 
 def _check_rejects(rejects: Path, file: Path, database: str) -> None:
-    from storekeeper import databases
+    from storekeeper.storage import databases
 
     source = Path("/dev/stdin") if file == STANDARD_STREAM else file
     if databases.is_database_file(database, rejects) or os.path.realpath(
@@ -148,8 +148,8 @@ def _check_rejects(rejects: Path, file: Path, database: str) -> None:
 def _carry_out(
     settings: Settings, file: Path, options: Import, rejects: Path | None, *, yes: bool
 ) -> None:
-    from storekeeper import databases
-    from storekeeper.imports import staging
+    from storekeeper.storage import databases
+    from storekeeper.storage import intake as staging
 
     database = databases.database(settings.database)
     is_new = not database.exists()

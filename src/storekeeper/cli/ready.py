@@ -7,7 +7,7 @@ import typer
 
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import print_line
-from storekeeper.errors import CannotStart
+from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
 
 if TYPE_CHECKING:

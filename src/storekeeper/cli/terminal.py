@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
-from storekeeper.errors import CannotStart
+from storekeeper.domain.errors import CannotStart
 
 STANDARD_STREAM = Path("-")
 """Standard input or output."""

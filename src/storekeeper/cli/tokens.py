@@ -8,7 +8,7 @@ import typer
 
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import print_line, print_now
-from storekeeper.errors import CannotStart
+from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
 
 SETTLE_DELAY = 2.0
@@ -43,7 +43,8 @@ def add(
     ] = None,
 ) -> None:
     """Add a token and print it. It cannot be printed again."""
-    from storekeeper import databases, tokens
+    from storekeeper.domain import tokens
+    from storekeeper.storage import databases
 
     if link and not link.startswith(("http://", "https://")):
         raise CannotStart(f"--link: an address begins with http:// or https://, not {link!r}")
@@ -75,7 +76,7 @@ def add(
 def list_(settings: Settings) -> None:
     """List the tokens with scope, state, expiry and last use. Nobody keeps the tokens
     themselves."""
-    from storekeeper import databases
+    from storekeeper.storage import databases
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
     now = time.time_ns() // 1_000_000
@@ -102,7 +103,8 @@ def list_(settings: Settings) -> None:
 @with_settings("database")
 def revoke(settings: Settings, name: Name) -> None:
     """Revoke a token. When this command ends, requests with it are refused."""
-    from storekeeper import databases, tokens
+    from storekeeper.domain import tokens
+    from storekeeper.storage import databases
 
     if not databases.revoke_token(
         settings.database, tokens.check_name(name), time.time_ns() // 1_000_000

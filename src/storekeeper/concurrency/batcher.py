@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from storekeeper.errors import CLOSED, Unavailable
+from storekeeper.domain.errors import CLOSED, Unavailable
 
 Q = TypeVar("Q")
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from math import inf
 from typing import Any, TypeVar
 
-from storekeeper.errors import Unavailable
+from storekeeper.domain.errors import Unavailable
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from storekeeper.errors import Unavailable
+from storekeeper.domain.errors import Unavailable
 
 
 class Turns:

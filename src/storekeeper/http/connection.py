@@ -16,7 +16,6 @@ from typing import Any
 from msgspec.structs import replace
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from storekeeper.events import Event, emit, request_id
 from storekeeper.http import deadlines
 from storekeeper.http.cache import Cached
 from storekeeper.http.deadlines import Deadlines
@@ -33,6 +32,7 @@ from storekeeper.http.response import (
     unavailable,
 )
 from storekeeper.http.runtime import Runtime, Served
+from storekeeper.log.events import Event, emit, request_id
 
 MAX_PIPELINED = 64
 """Requests that may wait behind another one; at that number the connection stops reading."""

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from time import perf_counter
 from typing import Any, Protocol
 
-from storekeeper.events import Event, emit
 from storekeeper.http.cache import Cached
 from storekeeper.http.request import Request
 from storekeeper.http.response import (
@@ -19,6 +18,7 @@ from storekeeper.http.response import (
     unavailable,
 )
 from storekeeper.http.runtime import Runtime, Served
+from storekeeper.log.events import Event, emit
 
 
 class _Connection(Protocol):

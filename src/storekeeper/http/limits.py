@@ -15,8 +15,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Protocol
 
-from storekeeper.events import Event, emit
 from storekeeper.http.deadlines import Deadlines
+from storekeeper.log.events import Event, emit
 
 MAX_CONNECTIONS = 20_000
 """Connections of a process, however many files it may open: they cost memory too."""

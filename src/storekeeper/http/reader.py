@@ -10,10 +10,10 @@ from enum import IntEnum
 
 import httptools
 
-from storekeeper.events import Event, emit
 from storekeeper.http import request as request_head
 from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, BodyLimit, Request, identify
 from storekeeper.http.response import INTERNAL_ERROR, Response, too_large
+from storekeeper.log.events import Event, emit
 
 _MAX_SIZE_LINE = 16
 """Uncounted bytes of a line with a chunk's size: the size, zeros that some proxies put before

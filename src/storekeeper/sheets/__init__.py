@@ -1,6 +1,6 @@
 """Spreadsheets: CSV, XLSX and JSON lines; rows in, rows out. Imports the domain."""
 
-from storekeeper.errors import StorekeeperError
+from storekeeper.domain.errors import StorekeeperError
 
 FIELDS = ("id", "name", "address", "version")
 """The columns that mean themselves."""

@@ -11,9 +11,9 @@ from contextlib import nullcontext, suppress
 from itertools import chain, islice
 from typing import IO
 
-from storekeeper.errors import InvalidInput
-from storekeeper.imports import Import, Row
-from storekeeper.imports.problems import (
+from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.intake import Import, Row
+from storekeeper.domain.problems import (
     CELLS,
     CUT,
     HAS_NULLS,
@@ -28,11 +28,11 @@ from storekeeper.imports.problems import (
     limited,
     shown,
 )
+from storekeeper.domain.stores import MAX_NAME_LENGTH, check_payload
 from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.columns import Columns
 from storekeeper.sheets.records import open_sheet
-from storekeeper.stores import MAX_NAME_LENGTH, check_payload
-from storekeeper.tables import MAX_EXTERNAL_LENGTH, MAX_INTEGER
+from storekeeper.storage.sql import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
 PROBLEM_COLUMN = "problem"
 """The column of a file of rejects that says why; an import ignores it."""

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import msgspec
 
-from storekeeper.errors import InvalidInput
+from storekeeper.domain.errors import InvalidInput
 
 MAX_CELL_LENGTH = 32_767
 MAX_ROWS = 2**20

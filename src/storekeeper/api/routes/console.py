@@ -1,0 +1,41 @@
+"""The console at /console/, with the files of `storekeeper/console`; and /, which leads there.
+Imports `http`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from storekeeper.api.errors import NOT_FOUND
+from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.routes import files
+from storekeeper.http.request import field
+from storekeeper.http.response import NO_CACHE, Fields, Response
+
+_FOLDER = Path(__file__).parents[2] / "console"
+_FILES = {path.name.encode(): path for path in _FOLDER.iterdir()}
+
+# Its own scripts, styles and requests alone; no text can become a script or markup.
+_POLICY = (
+    b"script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none';"
+    b" require-trusted-types-for 'script'; trusted-types 'none'"
+)
+# Relative, so that it holds below a proxy's prefix too.
+_TO_PAGE = b"location: console/\r\n" + NO_CACHE
+
+
+def _plan_root(method: str, headers: Fields) -> Plan:
+    """Lead people to the page; programs find nothing (decision 50)."""
+    is_person = b"text/html" in (field(headers, b"accept") or b"").lower()
+    return constant(
+        Response(b"", _TO_PAGE + b"vary: accept\r\n", 302)
+        if is_person and method in ("GET", "HEAD")
+        else NOT_FOUND
+    )
+
+
+_plan_page, _plan_file = files.planners(_FOLDER / "index.html", _FILES.get, _POLICY)
+PLANNERS: Mapping[str, Planner] = {
+    "root": _plan_root,
+    "bare console": lambda *_: constant(Response(b"", _TO_PAGE, 302)),
+    "console": _plan_page,
+    "console file": _plan_file,
+}

@@ -1,0 +1,161 @@
+"""The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55). Imports
+`http`, `sheets`, `concurrency` and the domain.
+
+A body goes to a spool while it arrives, and is read on a thread. One import runs at a time.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
+from storekeeper.api.query import parse_import_query
+from storekeeper.api.routes.spool import Spool, Spools, not_written, within
+from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.domain.errors import InvalidInput, Outcome, Unavailable
+from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, Report
+from storekeeper.domain.problems import Problem
+from storekeeper.http.request import Request, field
+from storekeeper.http.response import (
+    JSON,
+    Deferred,
+    ErrorBody,
+    Fields,
+    Response,
+    error_response,
+    phrase,
+)
+from storekeeper.sheets import TYPES, BadFile
+from storekeeper.sheets.rows import SheetRows
+from storekeeper.storage import intake as staging
+from storekeeper.storage.collection import Collection
+
+MEDIA_TYPES = (b"text/csv", TYPES["xlsx"].encode())
+
+READ_TIMEOUT = 30.0
+"""Seconds for which the rows of a file are read."""
+
+LOCK_TIMEOUT = 10.0
+"""Seconds that an import waits for other writers."""
+
+RESPONSE_TIMEOUT = 58.0
+"""Seconds after which an import gets its response in any case, with outcome unknown (decision
+42: within 60 s)."""
+
+TOO_SLOW = "The import takes too long: use the command storekeeper import"
+
+_NEEDS_MATCH = (
+    '"match" or "add" is required, because the list has stores: send match=id, match=name or match=COLUMN (the key'
+    " that another system has for a store), or add=true if all rows are new stores"
+)
+_encode = msgspec.json.Encoder().encode
+
+
+class _Refusal(ErrorBody, frozen=True):
+    """The error body of an import whose rows are bad or in conflict."""
+
+    problems: list[Problem] = msgspec.field(default_factory=list)
+
+
+class Imports:
+    """Carries out imports into a collection, one at a time."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._spools = Spools(1, "Another import is under way")
+        self.planners: Mapping[str, Planner] = {"imports": self._plan}
+
+    def _plan(self, _method: str, headers: Fields) -> Plan:
+        kind = (field(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
+        if kind not in MEDIA_TYPES:
+            return constant(
+                error_response(415, "Send the body as text/csv, or as XLSX with its media type")
+            )
+        if refusal := check_coding(headers):
+            return constant(refusal)
+        return Plan(
+            partial(self._run, read_preconditions(headers, is_create=True)), begin=self._begin
+        )
+
+    def _begin(self, request: Request) -> None:
+        """Take the slot before the body is read. Raises Unavailable if it is taken, InvalidInput
+        for the query."""
+        parse_import_query(request.target.partition(b"?")[2])
+        request.upload = self._spools.take()
+
+    def _run(self, preconditions: Preconditions, request: Request) -> Deferred | Response:
+        options = parse_import_query(request.target.partition(b"?")[2])
+        if request.upload is None:  # it came whole, because it is small
+            request.upload = self._spools.take()
+            if refusal := request.upload.append(request.body):
+                return refusal
+        spool, request.upload = request.upload, None
+        assert isinstance(spool, Spool)
+        opened = partial(
+            _open,
+            spool,
+            replace(options, token_number=request.token_number),
+            preconditions,
+            request.key,
+        )
+        return Deferred(asyncio.ensure_future(self._import(opened)))
+
+    async def _import(self, opened: Callable[[], tuple[SheetRows, Import]]) -> Response:
+        try:
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                rows, options = await run_in_thread(opened)
+                return await self._carry_out(rows, options)
+        except BadFile as error:
+            raise _invalid(error) from None
+        except NeedsMatch:
+            raise InvalidInput("query", {"match": _NEEDS_MATCH}) from None
+        except TimeoutError:
+            raise Unavailable(TOO_SLOW, Outcome.UNKNOWN) from None
+        except OSError as error:  # the end of a body is written when it is read
+            raise not_written(error) from None
+
+    async def _carry_out(self, rows: SheetRows, options: Import) -> Response:
+        body: Report | _Refusal
+        try:
+            done = await self._collection.in_session(
+                lambda session: staging.carry_out(session, rows, options), LOCK_TIMEOUT
+            )
+            if isinstance(done, Counts):
+                return Response(_encode(done), REPLAYED, tag=_tag(done))
+            body, status, current = done.report, 200, _tag(done.report)
+        except Refused as refused:
+            body = _Refusal(422, phrase(422), str(refused), problems=refused.report.problems)
+            status, current = 422, b""
+        await run_in_thread(partial(rows.describe, body.problems))
+        return Response(_encode(body), JSON, status, tag=current)
+
+
+def _tag(counts: Counts) -> bytes:
+    return f'"{counts.version}"'.encode()
+
+
+def _open(
+    spool: Spool, options: Import, preconditions: Preconditions, sent: str
+) -> tuple[SheetRows, Import]:
+    """Return the rows of a body, and what to do with them. Raises BadFile."""
+    spool.seek(0)
+    hashed = hashlib.file_digest(spool, "sha256").hexdigest()
+    key = preconditions.key(sent, options.token_number, ("imports", options, hashed))
+    rows = SheetRows(spool, options, within(READ_TIMEOUT, TOO_SLOW))
+    return rows, replace(
+        options, match=rows.match, if_match=preconditions.if_match, idempotency_key=key
+    )
+
+
+def _invalid(error: BadFile) -> InvalidInput:
+    text = f"{error}: try {error.parameter}={error.value}" if error.value else str(error)
+    return (
+        InvalidInput("query", {error.parameter: text})
+        if error.parameter
+        else InvalidInput("payload", text)
+    )

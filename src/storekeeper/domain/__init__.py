@@ -1,0 +1,1 @@
+"""Stores, changes, commands and rules: no SQL, no I/O, no event loop."""

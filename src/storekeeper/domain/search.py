@@ -1,0 +1,101 @@
+"""Domain: the text of a store that is searched, and what a search looks for (decision 39).
+Imports the tables."""
+
+import unicodedata
+from itertools import filterfalse
+from typing import NamedTuple
+
+from storekeeper.storage.sql import MAX_INTEGER
+
+MAX_SEARCHED_LENGTH = 500
+"""Characters of an address that are searched. One character may fold to 18."""
+
+MAX_LENGTH = 200
+MAX_WORDS = 8
+"""Characters and words of what a client searches for."""
+
+DEFAULT_LIMIT = 50
+"""Stores of a page, unless the client says otherwise."""
+
+TIMEOUT = 1.0
+"""Seconds that a search may wait for its turn, and that it may take."""
+
+MAX_AT_ONCE = 2
+"""Searches that run in one process; the others wait."""
+
+TOO_LONG = "The search takes too long: narrow the search"
+
+_NEVER = "  "
+"""Occurs in no text that is searched: those have no two blanks side by side."""
+
+
+def fold(text: str) -> str:
+    """Return a text without case and marks (NFKD without combining marks, casefolded), its runs
+    of blanks as one."""
+    if text.isascii():
+        text = text.lower()
+    else:
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = "".join(filterfalse(unicodedata.combining, decomposed)).casefold()
+    return " ".join(text.split())
+
+
+def folded(name: str, address: str | None) -> str:
+    """Return the text of a store that is searched: no word, as none has a blank, occurs across
+    its two parts."""
+    return fold(f"{name} {(address or '')[:MAX_SEARCHED_LENGTH]}")
+
+
+class Search(NamedTuple):
+    """What a client searches for: stores that have all of these folded words, the longest first.
+
+    Besides, the store of the number `id`, which comes first unless the page `follows` another
+    one, and the stores that have the whole `text` as a key of an outside system. `id` is 0 if
+    the text is no number.
+    """
+
+    words: tuple[str, ...]
+    text: str
+    id: int = 0
+    follows: bool = False
+
+    def parameters(self, after: int, limit: int) -> tuple[str | int, ...]:
+        """Return the parameters of `statement` for the first `limit` stores behind the id
+        `after`."""
+        words = (*self.words, *("",) * (MAX_WORDS - len(self.words)))
+        return min(after, MAX_INTEGER), self.id, *words, limit, self.text
+
+
+def parse(text: str) -> Search | None:
+    """Return what a text searches for, None if it has too many characters or words."""
+    if len(text) > MAX_LENGTH or len(words := fold(text).split()) > MAX_WORDS:
+        return None
+    text = text.strip()
+    if "\0" in text:  # PostgreSQL takes no such text; and no store has one
+        return NOTHING
+    id = int(text) if text.isascii() and text.isdigit() else 0
+    return Search(tuple(sorted(words, key=len, reverse=True)), text, id if id <= MAX_INTEGER else 0)
+
+
+NOTHING = Search((_NEVER,), "")
+"""A search that finds no store."""
+
+
+def statement(position: str) -> str:
+    """Return the statement that finds the ids of stores, ascending, but that of `Search.id`.
+
+    `position` is the database's function that returns where a text has another one, 0 for
+    nowhere, 1 for an empty one.
+    """
+    # CASE looks for a word only in texts that have the words before it. And it leaves PostgreSQL no
+    # guess of how few these are, by which it would read all stores, and sort, instead of ending at
+    # the limit.
+    lacking = " ".join(
+        f"WHEN {position}(folded, ${number}) = 0 THEN false" for number in range(3, 3 + MAX_WORDS)
+    )
+    limit, text = f"${3 + MAX_WORDS}", f"${4 + MAX_WORDS}"
+    return f"""SELECT id FROM (
+        SELECT id FROM stores WHERE id > $1 AND id <> $2 AND CASE {lacking} ELSE true END
+        ORDER BY id LIMIT {limit}) AS scanned
+      UNION SELECT store_id FROM external_ids WHERE value = {text} AND store_id > $1 AND store_id <> $2
+      ORDER BY id LIMIT {limit}"""  # noqa: S608 - of constants alone

@@ -1,0 +1,1 @@
+"""What may be logged, and the thread that writes it."""

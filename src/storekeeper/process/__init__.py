@@ -1,0 +1,1 @@
+"""One running service: its start, socket, workers and stop."""

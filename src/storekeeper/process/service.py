@@ -1,0 +1,226 @@
+"""The wiring: settings in, running service out; start, drain, stop. Imports every part but the
+commands'."""
+
+import asyncio
+import gc
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from storekeeper.api import access_log
+from storekeeper.api.application import make_application
+from storekeeper.api.asgi import AsgiApplication
+from storekeeper.api.metrics import Metrics, Slots
+from storekeeper.api.routing import match_route
+from storekeeper.api.token_table import TokenTable
+from storekeeper.domain.errors import CannotStart, CannotStartYet, StorekeeperError, Unavailable
+from storekeeper.domain.stores import EXAMPLES
+from storekeeper.http.cache import ResponseCache
+from storekeeper.http.connection import Connection
+from storekeeper.http.limits import Limits
+from storekeeper.http.plain import PlainReader
+from storekeeper.http.runtime import Observer, Runtime, Served
+from storekeeper.log.events import Event, emit, flush, use_format, write_line
+from storekeeper.process.supervisor import CANNOT_START
+from storekeeper.settings import Settings, from_environment
+from storekeeper.storage.collection import Collection
+from storekeeper.storage.databases import database, refuse_gone, refuse_tokens
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds for which the event loop waits at most for the interpreter's lock, while another
+thread runs Python."""
+
+EXAMPLES_TIMEOUT = 5.0
+"""Seconds that a start waits until the examples are stored; without a database, they are stored
+later."""
+
+_SWEEP_INTERVAL = 0.5
+
+
+class Service:
+    """The ASGI application with its lifespan: opens the collection at start-up, closes it at the
+    end.
+
+    `number` is that of this worker, whose counts are in `slots`.
+    """
+
+    def __init__(
+        self, settings: Settings, *, create: bool = True, slots: Slots | None = None
+    ) -> None:
+        self.settings = settings
+        self.slots, self.number = slots or Slots(), 0
+        self._create = create
+        self.cannot_start = self.draining = False
+        self.runtime: Runtime
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Respond to one request, or handle the lifespan."""
+        if scope["type"] == "http":
+            await AsgiApplication(self.runtime)(scope, receive, send)
+        elif scope["type"] == "websocket":  # refused with a 403 by every server
+            await send({"type": "websocket.close"})
+        elif scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+
+    def is_draining(self) -> bool:
+        """Return whether the service was told to stop."""
+        return self.draining
+
+    def connect(self, *args: Any, **kwargs: Any) -> Connection:
+        """Return the protocol object of a new connection, as uvicorn asks for it."""
+        return Connection(self.runtime, *args, **kwargs)
+
+    async def _run_lifespan(self, receive: Any, send: Any) -> None:
+        await receive()
+        try:
+            collection = await self._open()
+        except (CannotStart, Unavailable, OSError, RuntimeError, MemoryError) as error:
+            # Any other error is a lock, or a lack of files, threads, memory or space: a supervisor
+            # tries again.
+            self.cannot_start |= isinstance(error, CannotStart) and not isinstance(
+                error, CannotStartYet
+            )
+            emit(Event.WORKER_CANNOT_START, reason=str(error))
+            await send({"type": "lifespan.startup.failed", "message": ""})
+            return
+        # All present objects live as long as the process: the garbage collector need not visit them
+        # again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        for task in self._tasks:
+            task.cancel()
+        await collection.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _open(self) -> Collection:
+        settings = self.settings
+        use_format(settings.log_format)
+        if not self._create:  # the file existed when this service started
+            refuse_gone(settings.database)
+        # There is no mode if the database was away at the start: if it has tokens, it is refused
+        # once it is reached.
+        reached = (
+            partial(refuse_tokens, settings.database) if settings.auth is None else lambda: None
+        )
+        collection = database(settings.database).open_collection(partial(_fail, settings), reached)
+        if settings.workers > 1:
+            # The supervisor must not give up another worker for this one before this one can use
+            # the database.
+            with suppress(Unavailable):
+                database(settings.database).prepare()
+        if settings.examples:
+            self._tasks.append(asyncio.create_task(_add_examples(collection)))
+            await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
+        tokens = None if settings.auth in ("open", None) else TokenTable(collection)
+        if tokens:
+            await tokens.refresh()
+            self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
+        self._make_runtime(collection, tokens)
+        return collection
+
+    def _make_runtime(self, collection: Collection, tokens: TokenTable | None) -> None:
+        """Join what all connections share, and begin to sweep them."""
+        settings, limits = self.settings, Limits()
+        metrics = Metrics(self.slots, self.number) if settings.metrics else None
+        if metrics:
+            metrics.watch_limits(limits, collection)
+        application = make_application(
+            collection,
+            settings,
+            tokens,
+            metrics=metrics,
+            max_listeners=max(1, limits.connections.maximum // 4),
+            is_draining=self.is_draining,
+        )
+        plain = PlainReader(match_route, application.plan)
+        cache = ResponseCache(collection.change_token)
+        observe = _observer(settings, metrics, tokens)
+        self.runtime = Runtime(application, plain, cache, limits, observe, self.is_draining)
+        self._tasks.append(
+            asyncio.create_task(self._sweep(metrics.publish if metrics else lambda: None))
+        )
+
+    async def _sweep(self, publish: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            publish()
+            await asyncio.sleep(_SWEEP_INTERVAL)
+            await self.runtime.limits.connections.sweep(loop.time())
+
+
+def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | None) -> Observer:
+    count = metrics.observe if metrics else lambda _: None
+    if settings.access_log == "off":
+        return count
+    token_name = tokens.name if tokens else str
+    errors_only = settings.access_log == "errors"
+
+    def observe(served: Served) -> None:
+        count(served)
+        access_log.log(served, token_name, errors_only=errors_only)
+
+    return observe
+
+
+async def _add_examples(collection: Collection) -> None:
+    while True:
+        try:
+            await collection.load(EXAMPLES, only_if_empty=True)
+            return None
+        except Unavailable:  # the start goes on meanwhile, without the examples
+            await asyncio.sleep(1)
+        except CannotStart as error:
+            return emit(Event.DATABASE_REFUSED, reason=str(error))
+
+
+def application() -> Service:
+    """Return the application for another ASGI server, set by the environment; if that is wrong,
+    exit with 2."""
+    try:
+        settings = from_environment()
+        if settings.auth is None:
+            raise CannotStart(
+                "choose which requests need a token, because only this server knows from where it can be reached:"
+                " set STOREKEEPER_AUTH to all, writes or open"
+            )
+        return Service(settings)
+    except CannotStart as error:
+        print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201 - for people, beside the log
+        raise SystemExit(2) from None
+
+
+def _fail(settings: Settings, error: StorekeeperError) -> None:
+    """End this process soon: requests under way get their 503 first, and the supervisor starts
+    another process."""
+    try:
+        emit(Event.DATABASE_FAILED, reason=str(error))
+    finally:  # begin the 0.3 s only now: the first log line takes a while, and the responses are sent after it
+        asyncio.get_running_loop().call_later(0.3, _exit, settings, error)
+
+
+def _exit(settings: Settings, error: StorekeeperError) -> None:
+    try:
+        refuse_gone(settings.database)
+    except CannotStart as gone:
+        error = gone
+    except OSError:
+        pass  # the disk does not even say whether the file exists
+    status = os.EX_IOERR
+    if isinstance(error, CannotStart):
+        # No service manager may start it again: it would begin a new list, serve what needs a
+        # token, or fail again.
+        if settings.workers > 1:
+            status = CANNOT_START  # `serve` says why
+        else:
+            write_line(f"storekeeper: {error}")
+            status = 2
+    flush()
+    os._exit(status)

@@ -1,0 +1,125 @@
+"""Which stores an export has, and its columns, whatever the database and the format. Imports
+`sheets`, the domain."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import IO, NamedTuple
+
+import msgspec
+
+from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.search import Search
+from storekeeper.domain.stores import Payload
+from storekeeper.storage.collection import Moment, Rows, Snapshot, check_moment
+from storekeeper.storage.sql import FIELDS, MAX_INTEGER
+
+COLUMNS = ("id", *Payload.__struct_fields__, "version")
+
+_LATEST_TIME = "SELECT at FROM changes ORDER BY seq DESC LIMIT 1"
+_SEQ_AT = "SELECT seq FROM changes WHERE at <= $1 ORDER BY seq DESC LIMIT 1"
+_KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids ORDER BY column_name"
+_WITH_KEY = "SELECT store_id FROM external_ids WHERE value = $1"
+_KEY = "(SELECT value FROM external_ids WHERE store_id = id AND column_name = $1)"
+_AS_OF = f"""(SELECT store_id AS id, {FIELDS} FROM changes JOIN (
+    SELECT max(seq) AS seq FROM changes WHERE seq <= {{version}} GROUP BY store_id) AS latest USING (seq)) AS past"""  # noqa: S608 - of constants
+
+
+class Export(msgspec.Struct, frozen=True):
+    """An export: all stores, or those that a search finds, or as they were at a moment;
+    ascending by id.
+
+    `key_column` is the column whose keys of outside systems stand beside each store, "" for
+    none. `excel` is for CSV.
+    """
+
+    format: str = "csv"
+    search: Search | None = None
+    at: Moment | None = None
+    key_column: str = ""
+    excel: bool = False
+
+
+class Exported(NamedTuple):
+    """What was written: how many stores, their version and epoch, and whether cells of CSV begin
+    as formulas do."""
+
+    stores: int
+    version: int
+    epoch: str
+    has_formulas: bool
+
+
+def write(
+    snapshot: Snapshot, options: Export, file: IO[bytes] | None, progress: Callable[[int], None]
+) -> Exported:
+    """Write an export, to no file for a HEAD; `progress` gets the rows so far. Raises
+    InvalidInput, EpochEnded."""
+    from storekeeper.sheets import writing  # noqa: PLC0415 - a start of the service needs no csv and no zipfile
+
+    _, version, epoch = snapshot.state()
+    if options.at is not None:
+        version = _version_at(snapshot, options.at, version, epoch)
+    key_column = _key_column(snapshot, options.key_column)
+    columns = (*COLUMNS, key_column) if key_column else COLUMNS
+    count, has_formulas = 0, False
+
+    def rows() -> Rows:
+        nonlocal count, has_formulas
+        for count, (id, name, address, *key) in enumerate(found, 1):
+            row = (id, name, address, f"{version}.{epoch}", *key)
+            has_formulas = has_formulas or (
+                options.format == "csv" and writing.begins_a_formula(row)
+            )
+            yield row
+            progress(count)
+
+    with (
+        closing(_select(snapshot, options, version, key_column)) as found,
+        closing(rows()) as shown,
+    ):
+        if file is not None:
+            writing.write(file, options.format, columns, shown, excel=options.excel)
+    return Exported(count, version, epoch, has_formulas)
+
+
+def _version_at(snapshot: Snapshot, at: Moment, version: int, epoch: str) -> int:
+    """Return the version at a moment. Raises EpochEnded, InvalidInput."""
+    latest = next(snapshot.select(_LATEST_TIME), (0,))[0]
+    check_moment(at, version, epoch, max(latest, time.time_ns() // 1_000_000))
+    if at.time is None:
+        return at.seq or 0
+    return int(next(snapshot.select(_SEQ_AT, max(at.time, -MAX_INTEGER)), (0,))[0])
+
+
+def _key_column(snapshot: Snapshot, asked: str) -> str:
+    """Return the column of keys as it is remembered, "" if none is asked for. Raises
+    InvalidInput."""
+    if not asked:
+        return ""
+    columns = [name for (name,) in snapshot.select(_KEY_COLUMNS)]
+    if asked in columns:
+        return asked
+    for name in columns:
+        if name.strip().casefold() == asked.strip().casefold():
+            return str(name)
+    known = f"these have keys: {', '.join(columns)}" if columns else "no store has any"
+    raise InvalidInput(
+        "query", {"with": f'"with" must be a column that stores have keys of; {known}'}
+    )
+
+
+def _select(snapshot: Snapshot, options: Export, version: int, key_column: str) -> Rows:
+    keys = [key_column] if key_column else []
+    values: list[str | int] = [*keys, version] if options.at else [*keys]
+    source = _AS_OF.format(version=f"${len(values)}") if options.at else "stores"
+    key = f", {_KEY}" if key_column else ""
+    if options.search is None:
+        yield from snapshot.select(f"SELECT id, {FIELDS}{key} FROM {source} ORDER BY id", *values)  # noqa: S608 - of constants
+        return
+    search = options.search
+    by_key = {id for (id,) in snapshot.select(_WITH_KEY, search.text)}
+    query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - as above
+    for text, id, *row in snapshot.select(query, *values):
+        if id == search.id or id in by_key or all(word in text for word in search.words):
+            yield id, *row

@@ -1,0 +1,1 @@
+"""What every database must promise, and how both keep it."""

@@ -1,0 +1,278 @@
+"""Backups: one verified file of a whole collection, and the way back. Imports `databases`, all
+databases, the domain.
+
+Files get their names by `atomicfile`.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from storekeeper.domain.errors import CannotStart, Damaged, Unavailable
+from storekeeper.domain.search import MAX_SEARCHED_LENGTH, folded
+from storekeeper.storage import atomicfile, databases
+from storekeeper.storage.collection import Snapshot
+from storekeeper.storage.sqlite import SqliteDatabase
+
+_NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
+"""The names of backups in a folder; in their order, the oldest comes first."""
+
+_NUMBERS = """SELECT
+  (SELECT count(*) FROM stores), (SELECT coalesce(max(id), 0) FROM stores WHERE id > 0),
+  (SELECT count(*) FROM changes), (SELECT coalesce(max(seq), 0) FROM changes WHERE seq > 0)"""
+_DIFFERENT = """SELECT id FROM stores s WHERE NOT EXISTS (
+    SELECT 1 FROM changes c WHERE c.seq = s.version AND c.store_id = s.id
+      AND c.name = s.name AND c.address IS NOT DISTINCT FROM s.address)
+  OR version <> (SELECT max(seq) FROM changes c WHERE c.store_id = s.id) ORDER BY id LIMIT 20"""
+_MISFIT = """SELECT seq FROM (
+    SELECT seq, count, max(store_id) OVER by_seq AS total, at, lag(at) OVER by_seq AS before, token_number
+    FROM changes WINDOW by_seq AS (ORDER BY seq)) AS all_of_them
+  WHERE count <> total OR at < before OR token_number NOT IN (SELECT 0 UNION SELECT number FROM tokens)
+  ORDER BY seq LIMIT 20"""
+_SEARCHED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}), folded FROM stores
+  WHERE id > $1 ORDER BY id LIMIT 10000"""  # noqa: S608 - of a constant
+_VERSION = "SELECT coalesce(max(seq), 0) FROM changes"
+_CHANGE = "SELECT store_id, name, address, at FROM changes WHERE seq = $1"
+_LATER_STORES = "SELECT DISTINCT store_id FROM changes WHERE seq > $1 ORDER BY store_id LIMIT 20"
+_MARK = "UPDATE collection SET backed_up = $1"
+_TOKENS = "SELECT name, revoked IS NOT NULL FROM tokens ORDER BY number"
+
+
+class Backup(NamedTuple):
+    """A backup that was made."""
+
+    file: Path
+    stores: int
+    changes: int
+
+
+class Lost(NamedTuple):
+    """What a restore took away from the collection that was there."""
+
+    changes: range
+    """The numbers of the changes that are gone, of at most 20 `stores`."""
+
+    stores: list[int]
+    good_again: list[str]
+    """The tokens that were revoked since, and are good again."""
+
+    gone: list[str]
+    """The tokens that were added since, and are gone."""
+
+
+class Restored(NamedTuple):
+    """A collection that was restored. `aside`: where its old file is now; `lost` is None if that
+    cannot be read."""
+
+    stores: int
+    changes: int
+    epoch: str
+    aside: Path | None
+    lost: Lost | None
+
+
+def url_of(file: str) -> str:
+    """Return the URL of a database that is named by its URL or by its file."""
+    return file if "://" in file else f"sqlite:///{quote(str(Path(file).absolute()))}"
+
+
+def back_up(
+    url: str,
+    target: Path,
+    progress: Callable[[int, int], None],
+    *,
+    keep: int | None = None,
+    committing: Callable[[], None] = lambda: None,
+) -> Backup:
+    """Copy a collection into a new file, or into a folder, of whose backups the latest `keep` stay.
+
+    The file gets its name when it is complete, on the disk and verified; its SHA-256 is beside
+    it. Raises CannotStart, CopyFailed.
+    """
+    file = target / time.strftime("stores-%Y-%m-%d-%H%M%S.db") if target.is_dir() else target
+    if keep is not None and file is target:
+        raise CannotStart(
+            "--keep is for a folder, of whose backups the latest stay", subject=str(target)
+        )
+    try:
+        if file.exists() or databases.is_database_file(
+            url, file
+        ):  # SQLite would delete a log that is none
+            raise FileExistsError
+        with atomicfile.unfinished(file) as new:
+            stores, changes, _ = databases.copy(url, url_of(str(new)), progress)
+            # Later readers would change how the file is logged, and its checksum with that.
+            SqliteDatabase(new).prepare()
+            new.chmod(0o600)
+            with atomicfile.replacing(checksum := _checksum_file(new)) as opened:
+                opened.write(f"{_checksum(new)}  {file.name}\n")
+            committing()
+            atomicfile.publish(
+                new, file
+            )  # before its checksum, or two backups to one file would mix theirs
+            checksum.replace(_checksum_file(file))
+            atomicfile.sync_folder(file.parent)
+        _mark(url)
+        if keep is not None:
+            _delete_outdated(file, keep, url)
+    except FileExistsError:
+        raise CannotStart("exists already: name another file", subject=str(file)) from None
+    except OSError as error:
+        raise CannotStart(
+            f"cannot be written ({error.strerror}): name a file in a folder that the user who runs this may write",
+            subject=str(file),
+        ) from None
+    return Backup(file, stores, changes)
+
+
+def _mark(url: str) -> None:
+    """Note in the database when its latest backup was made, for the metrics, unless nothing can
+    be written there."""
+    with suppress(CannotStart, Unavailable), databases.writing(url) as session:
+        session.write(_MARK, (time.time_ns() // 1_000_000,))
+
+
+def _delete_outdated(file: Path, keep: int, url: str) -> None:
+    """Delete the backups beside a new one, which stays, that are not among the latest, and what
+    killed ones left."""
+    others = sorted(
+        other for other in file.parent.iterdir() if _NAME.fullmatch(other.name) and other != file
+    )
+    others = [
+        other for other in others if not databases.is_database_file(url, other)
+    ]  # one that is served
+    for old in others[: max(0, len(others) + 1 - keep)]:
+        _checksum_file(old).unlink(missing_ok=True)
+        old.unlink(missing_ok=True)
+    for left in file.parent.glob(".*.unfinished-*"):
+        if time.time() - left.stat().st_mtime > 12 * 3600:  # it was killed
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def verify(url: str) -> list[str]:
+    """Return what is wrong with a database, [] if nothing is. Raises CannotStart if that cannot
+    be said, Unavailable.
+
+    Ids and changes are numbered without a hole; each store is what its latest change made of it,
+    and found by its text; each change follows the one before it. A file also is what its SHA-256
+    beside it says, if there is one, and SQLite finds it whole.
+    """
+    with databases.blaming("DATABASE"):
+        found = databases.database(url)
+    if not found.exists():
+        raise CannotStart(
+            "there is no such database or backup: name another one", subject=found.name
+        )
+    if isinstance(found, SqliteDatabase) and (wrong := _differs(found.path)):
+        return [wrong]
+    try:
+        with found.snapshot() as snapshot:
+            problems = [str(line) for (line,) in snapshot.select(found.check) if line != "ok"]
+            return problems + list(_inconsistencies(snapshot))
+    except Damaged as error:
+        return [error.problem]
+
+
+def _inconsistencies(snapshot: Snapshot) -> Iterator[str]:
+    ((stores, last_id, changes, last_seq),) = snapshot.select(_NUMBERS)
+    if stores != last_id:
+        yield f"there are {stores} stores, and the greatest id is {last_id}"
+    if changes != last_seq:
+        yield f"there are {changes} changes, and the greatest number is {last_seq}"
+    for (id,) in snapshot.select(_DIFFERENT):
+        yield f"store {id} is not what its latest change made of it"
+    for (seq,) in snapshot.select(_MISFIT):
+        yield f"change {seq} has another count, time or token than it can have"
+    last, wrong = 0, list[int]()
+    while len(wrong) < 20 and (rows := list(snapshot.select(_SEARCHED, last))):
+        wrong += [id for id, name, address, text in rows if text != folded(name, address)]
+        last = rows[-1][0]
+    for id in wrong[:20]:
+        yield f"the text that is searched of store {id} is not that of its name and address"
+
+
+def restore(
+    file: Path,
+    url: str,
+    progress: Callable[[int, int], None],
+    committing: Callable[[], None] = lambda: None,
+) -> Restored:
+    """Put the collection of a backup in the place of that of a database, with a new epoch.
+    Raises CannotStart.
+
+    A SQLite file that is there is moved aside; nobody may use it. Another database has to be empty.
+    """
+    backup = url_of(str(file))
+    if problems := verify(backup):
+        raise CannotStart(f"not good, so nothing was restored: {problems[0]}", subject=str(file))
+    goal = databases.database(url)
+    if not isinstance(goal, SqliteDatabase):
+        return Restored(*databases.copy(backup, url, progress, committing=committing), None, None)
+    if databases.is_database_file(url, file):
+        raise CannotStart("the file is the database itself: name a backup", subject=str(file))
+    try:
+        path = Path(os.path.realpath(goal.path))  # a link may lead to another disk
+        with atomicfile.unfinished(path) as new, goal.excluded() as old:
+            copied = databases.copy(backup, url_of(str(new)), progress)
+            lost = _lost(old, backup) if old else None
+            committing()
+            aside = goal.replace(
+                new, time.strftime(f"before-restore-%Y-%m-%d-%H%M%S-{copied[2]}"), logs=old is None
+            )
+        return Restored(*copied, aside, lost)
+    except OSError as error:
+        raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
+
+
+def _lost(old: Snapshot, backup: str) -> Lost | None:
+    """Return what the present collection has and its backup has not, None if the backup is of
+    another one."""
+    with databases.database(backup).snapshot() as kept:
+        ((version,),) = kept.select(_VERSION)
+        before: dict[str, bool] = dict(kept.select(_TOKENS))
+        if list(kept.select(_CHANGE, version)) != list(old.select(_CHANGE, version)):
+            return None
+    ((latest,),) = old.select(_VERSION)
+    now: dict[str, bool] = dict(old.select(_TOKENS))
+    return Lost(
+        range(version + 1, latest + 1),
+        [id for (id,) in old.select(_LATER_STORES, version)],
+        [name for name, revoked in now.items() if revoked and not before.get(name, True)],
+        [name for name in now if name not in before],
+    )
+
+
+def _checksum_file(file: Path) -> Path:
+    return file.with_name(f"{file.name}.sha256")
+
+
+def _checksum(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _differs(file: Path) -> str | None:
+    """Return what is wrong if a file is not what its checksum beside it says. Raises
+    CannotStart."""
+    beside = _checksum_file(file)
+    if not beside.exists():
+        return None
+    try:
+        expected = beside.read_bytes()[:64]
+        return (
+            None
+            if _checksum(file).encode() == expected
+            else f"its SHA-256 is not that of {beside.name}"
+        )
+    except OSError as error:
+        raise CannotStart(
+            f"cannot be read ({error.strerror}): let the user who runs this read it",
+            subject=str(error.filename or file),
+        ) from None

@@ -1,0 +1,274 @@
+"""Domain: what any database must promise, in words. Imports only the domain.
+
+To add a database, read this file and `databases.Database`, name it in `databases.database` and
+in `KINDS` of `tests/harness/databases.py`, then make `tests/domain` pass for it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from storekeeper.domain.changes import ChangesPage, ChangesQuery
+from storekeeper.domain.commands import Command
+from storekeeper.domain.errors import EpochEnded, InvalidInput, StorekeeperError, Unavailable
+from storekeeper.domain.search import Search
+from storekeeper.domain.stores import Payload, Store
+from storekeeper.domain.tokens import Token
+from storekeeper.storage import intake as staging
+from storekeeper.storage.intake import Session
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Rows = Generator[Row, None, None]
+Eventual: TypeAlias = T | asyncio.Future[T]
+"""A value, or a future of it: an embedded database completes reads at once."""
+
+Fail: TypeAlias = Callable[[StorekeeperError], None]
+"""Called on the loop, once, when the database can be trusted no more: with CannotStart if the
+operator has to change something first."""
+
+WriteObserver: TypeAlias = Callable[[Sequence[object], float], None]
+"""Called on the loop with the results of each transaction of writes, and the seconds that it
+took."""
+
+
+async def completed(value: Eventual[T]) -> T:
+    """Return the value, once it is there."""
+    return await value if isinstance(value, asyncio.Future) else value
+
+
+class State(NamedTuple):
+    """The collection's numbers: how many stores it has, its version, and the epoch that the
+    version belongs to."""
+
+    total: int
+    version: int
+    epoch: str
+
+
+class Moment(NamedTuple):
+    """A moment of the past (decision 40): the version `seq`, or the latest change up to `time`
+    in ms since 1970.
+
+    `epoch` is the one that the client named, "" if it named none. `check_moment` refuses what
+    the collection lacks.
+    """
+
+    seq: int | None = None
+    epoch: str = ""
+    time: int | None = None
+
+
+def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
+    """Raise EpochEnded if a moment is of another epoch, InvalidInput if it is later than `now`,
+    in ms since 1970."""
+    if moment.epoch not in ("", epoch):
+        raise EpochEnded(
+            f"The epoch {moment.epoch} has ended: the collection's is {epoch} now",
+            f"{version}.{epoch}",
+        )
+    if (moment.seq or 0) > version or (moment.time or 0) > now:
+        raise InvalidInput("query", {"at": '"at" must not be later than now'})
+
+
+def check_history(state: State, version: int, epoch: str) -> None:
+    """Raise Unavailable if the collection, with these numbers now, cannot be read as of `state`
+    any more."""
+    if (
+        epoch != state.epoch or version < state.version
+    ):  # other changes have the same numbers, or will have them
+        raise Unavailable("The database was restored while the list was read")
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Which stores a list has: all, those of exactly that `name`, code point by code point, or
+    those of a `search`.
+
+    Of these, the list has the first `limit` (1 to 1000; None: all) whose ids are greater than
+    `after`, which is not negative. With `at`, it has them as they were at that moment; then
+    `name` is None. With a search, which may put one store first, there is a limit, and neither
+    name nor moment.
+    """
+
+    name: str | None = None
+    after: int = 0
+    limit: int | None = None
+    at: Moment | None = None
+    search: Search | None = None
+
+    def found(self, ids: Sequence[int], count: int) -> tuple[list[int], Sequence[int], int | None]:
+        """Return the page of a search: which store comes first, which others follow, and
+        `Listing.last`.
+
+        `ids` are all that `search.statement` finds, or more than `limit` of them; `count` is how
+        many stores there are.
+        """
+        assert self.search is not None
+        assert self.limit is not None
+        first = [self.search.id] if 0 < self.search.id <= count and not self.search.follows else []
+        room = self.limit - len(first)
+        # With room for none, the next page begins where this one did.
+        last = None if len(ids) <= room else ids[room - 1] if room else self.after
+        return first, ids[:room], last
+
+    def ids(self, count: int) -> tuple[range, int | None]:
+        """Return which of the ids 1 to `count` a query without a name asks for, and
+        `Listing.last` for them."""
+        end = count if self.limit is None else min(count, self.after + self.limit)
+        return range(self.after + 1, end + 1), end if end < count else None
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, `rest` what
+    follows it.
+
+    `rest` is None when `first` is everything. Each part of it starts with a comma: send one
+    after another. All parts show the collection at `version` of `epoch`, however slowly they are
+    read. `last` is the id of the last store if the limit left out later ones, else None. `total`
+    is how many stores there are, None if the query has a name or a search.
+    """
+
+    version: int
+    epoch: str
+    first: bytes
+    rest: AsyncIterator[bytes] | None = None
+    last: int | None = None
+    total: int | None = None
+
+
+COUNTED = (
+    "SELECT (SELECT count(*) FROM stores), (SELECT count(*) FROM changes), epoch FROM collection"
+)
+"""Selects the numbers of a collection, in every database, from all that is there."""
+
+
+class Snapshot(Protocol):
+    """All rows of one collection, as of one moment. Close the generators, or the database sends
+    rows on."""
+
+    def state(self) -> State:
+        """Return how many stores and changes there are, counted, and the epoch: the row of
+        `COUNTED`."""
+
+    def rows(self, table: str) -> Rows:
+        """Return a table's rows in the order of its key."""
+
+    def select(self, statement: str, *values: str | int) -> Rows:
+        """Return the rows of a statement, whose parameters `$1`, `$2` first come in this order."""
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        """Add rows to an empty table."""
+
+    def finish(self, epoch: str | None) -> None:
+        """Set the epoch, None for a new one, and write all rows to where they stay; later reads
+        are from there."""
+
+
+class Collection(Protocol):
+    """One list of stores. Every method belongs to one event loop and does not block it.
+
+    - **Ids** are 1..n without a hole and without a duplicate, in the order of the creates, with
+    any number of processes and machines on one database, whatever crashes (decision 25).
+    - **Durable:** a write has a result only when the write would survive a power cut.
+    - **Atomic:** a write that failed left nothing behind, and its neighbours in a batch are as
+    if it had never been. A store and its change are written together.
+    - **Linearizable:** a read sees every write that was acknowledged before the read began, by any
+      process. A listing is one snapshot that does so.
+    - **Versions:** every write that changes something is one change; changes are numbered 1, 2,
+    3, … without a hole, and a store's `version` is the number of its latest change. `epoch` is
+    eight characters of `[a-z2-7]`.
+    - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside
+    the transaction; the PreconditionFailed or KeyReused is the exception of the future.
+    - **The past:** a read of it costs what a read of the present costs, however long ago it is.
+    - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database
+    cannot respond, after at most 5 s (decision 30); its `outcome` says whether a write may have
+    happened. `in_session` may take longer, and raises CannotStart if the operator has to change
+    something.
+    """
+
+    def get(self, id: int) -> Eventual[Store | None]:
+        """Return the store of that id, None if there is none. `id` may be any non-negative
+        integer."""
+
+    def get_at(self, id: int, at: Moment) -> Eventual[Store | None]:
+        """Return the store as it was at that moment, None if there was none. Raises EpochEnded,
+        InvalidInput."""
+
+    def list(self, query: Query) -> Eventual[Listing]:
+        """Return the stores that the query asks for. With `at`, raises EpochEnded, InvalidInput."""
+
+    def state(self) -> Eventual[State]:
+        """Return the numbers of the collection, without reading any store."""
+
+    def changes(self, query: ChangesQuery) -> Eventual[ChangesPage]:
+        """Return a page of the changes that the query asks for, and the version and epoch of the
+        same moment.
+
+        No change is left out, and all are committed. Raises EpochEnded if the collection has no
+        such place.
+        """
+
+    def write(self, command: Command) -> asyncio.Future[Store | None]:
+        """Carry out a command; the result is the store after it, None if a replace found no
+        store of that id."""
+
+    async def in_session(
+        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+    ) -> T:
+        """Return what `work`, which runs on a thread, makes of a session for one import; raise
+        what it raises.
+
+        It waits for other writers for up to `lock_timeout` seconds.
+        """
+
+    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
+        """Create all of `payloads` in their order, or none; return their ids: see
+        `staging.load`."""
+        return await self.in_session(
+            lambda session: staging.load(session, payloads, only_if_empty=only_if_empty)
+        )
+
+    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
+        """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises."""
+
+    async def tokens(self) -> Sequence[Token]:
+        """Return the tokens that are not revoked."""
+
+    async def mark_used(self, numbers: Iterable[int], now: int) -> None:
+        """Record that tokens were used at `now`, in ms since 1970, but once in
+        `tokens.USED_INTERVAL` for each."""
+
+    def change_token(self) -> object | None:
+        """Return a value that differs after any write that was acknowledged before this call, by
+        any process.
+
+        It also differs when the epoch does. None: nothing can be cached now.
+        """
+
+    async def check(self) -> None:
+        """Return if the collection can be read; raise Unavailable if not. For readiness probes."""
+
+    async def refusal_of_writes(self, *, probe: bool) -> str:
+        """Return why writes are refused, "" if they are not.
+
+        After a refused write, or with `probe`, a write that leaves nothing behind finds out, at
+        most once in 5 s.
+        """
+
+    def observe_writes(self, observer: WriteObserver) -> None:
+        """Have `observer` called from now on."""
+
+    def queued_writes(self) -> tuple[int, int]:
+        """Return how many writes wait, and how many were refused so far because too many did."""
+
+    async def figures(self) -> Mapping[str, float | None]:
+        """Return `database_bytes`, what the database takes, `disk_free_bytes`, and
+        `last_backup_timestamp_seconds`.
+
+        None, or left out, is what is not known, or has not been.
+        """
+
+    async def close(self) -> None:
+        """Finish the writes under way, then close the database. A second call does nothing."""

@@ -1,0 +1,286 @@
+"""The database that a URL names, and what commands do with one. Imports all databases,
+`transfer`, the domain."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote, unquote
+
+from storekeeper.domain.changes import ChangesPage, ChangesQuery, page_of, statement
+from storekeeper.domain.errors import (
+    CannotStart,
+    Outcome,
+    StorekeeperError,
+    Unavailable,
+    WrongDatabase,
+)
+from storekeeper.domain.tokens import Token
+from storekeeper.settings import DATABASES
+from storekeeper.storage import copying as transfer
+from storekeeper.storage import intake as staging
+from storekeeper.storage.collection import Collection, Fail, Snapshot
+from storekeeper.storage.intake import Session
+from storekeeper.storage.sql import ALL_TOKENS
+from storekeeper.storage.sqlite import SqliteDatabase
+from storekeeper.storage.sqlite.schema import files
+
+_FIND = "SELECT number FROM tokens WHERE name = $1"
+_ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
+  SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
+_REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2"
+_EPOCH = "SELECT epoch FROM collection"
+
+
+class Database(Protocol):
+    """A database, which may not exist yet. All methods raise CannotStart and, but for
+    `open_collection`, Unavailable.
+
+    A service may use the database at the same time; commands that write wait for each other.
+    """
+
+    name: str
+    """The absolute path, or the URL without a password."""
+
+    renew_epoch: str
+    """The statement that sets a new epoch and returns it."""
+
+    check: str
+    """The statement by which the database checks itself: a row for each problem, or `ok`."""
+
+    def open_collection(self, fail: Fail, reached: Callable[[], None] = lambda: None) -> Collection:
+        """Prepare the database, and open its collection on the running event loop.
+
+        It calls `reached`, perhaps on a thread, before it reads the prepared database, and after
+        each Unavailable.
+        """
+
+    def prepare(self, *, upgrade: bool = True) -> object:
+        """Create the database or, with `upgrade`, upgrade it: commands refuse an older one, as
+        it may be in use."""
+
+    def exists(self) -> bool:
+        """Return whether there is a collection; create nothing."""
+
+    def session(self, *, lock_timeout: float = ...) -> AbstractContextManager[Session]:
+        """Open a session of the database, which exists, to write to it; commit at its end.
+
+        It waits for other writers for up to `lock_timeout` seconds.
+        """
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Open the collection to read it, even where nothing can be written."""
+
+    def target(
+        self, *, committing: Callable[[], None] = lambda: None
+    ) -> AbstractContextManager[Snapshot]:
+        """Open a new file or an empty PostgreSQL, to fill it; call `committing` right before
+        that lasts."""
+
+
+class CopyFailed(StorekeeperError):
+    """A copy failed; the subject is the database that is to blame. `outcome` is as in
+    Unavailable."""
+
+    def __init__(self, subject: str, error: StorekeeperError) -> None:
+        self.outcome = error.outcome if isinstance(error, Unavailable) else Outcome.NONE
+        super().__init__(error.problem, subject=subject)
+
+
+def database(url: str) -> Database:
+    """Return the database that a URL names. Raises CannotStart."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        return SqliteDatabase(sqlite_path(url))
+    try:
+        from storekeeper.storage.postgres import PostgresDatabase  # noqa: PLC0415 - the driver is an extra, and loads slowly
+    except ImportError as error:
+        raise WrongDatabase(
+            f"PostgreSQL needs a driver ({error}): install Storekeeper with its extra postgres"
+        ) from None
+    return PostgresDatabase(url)
+
+
+def existing(url: str) -> Database:
+    """Return the database that a URL names. Raises CannotStart if there is no collection, or
+    Unavailable."""
+    found = database(url)
+    if not found.exists():
+        raise WrongDatabase(
+            f"there is no such database, {found.name}: name the one of your service, here or in STOREKEEPER_DATABASE"
+        )
+    return found
+
+
+@contextmanager
+def writing(url: str) -> Iterator[Session]:
+    """Open a collection to write to it, behind the lock of all writers. Raises CannotStart,
+    Unavailable."""
+    with (
+        existing(url).session(lock_timeout=staging.LOCK_TIMEOUT) as session,
+        session.writing(lambda: None),
+    ):
+        yield session
+
+
+def absolute(url: str) -> str:
+    """Return the URL that names the same database in every folder. Raises CannotStart."""
+    found = database(url)
+    return f"sqlite:///{quote(found.name)}" if isinstance(found, SqliteDatabase) else url
+
+
+def is_gone(url: str) -> bool:
+    """Return whether a URL names a file that does not exist: a start would create an empty one."""
+    found = database(url)
+    return isinstance(found, SqliteDatabase) and not os.path.exists(found.path)  # noqa: PTH110 - never raises
+
+
+def refuse_gone(url: str) -> None:
+    """Raise CannotStart if a URL names a file that does not exist."""
+    if is_gone(url):
+        raise CannotStart("gone: restore it from a backup", subject=database(url).name)
+
+
+def is_database_file(url: str, file: Path) -> bool:
+    """Return whether a file, under any name, is the file of a database or its log."""
+    found = database(url)
+    if not isinstance(found, SqliteDatabase):
+        return False
+    parts = files(found.path)
+    with suppress(OSError):  # the file does not exist
+        if any(part.exists() and file.samefile(part) for part in parts):
+            return True
+    return Path(os.path.realpath(file)) in parts
+
+
+def read_tokens(url: str) -> list[Token]:
+    """Return all tokens of a collection. Raises CannotStart, Unavailable."""
+    with existing(url).snapshot() as snapshot:
+        return [Token(*row) for row in snapshot.select(ALL_TOKENS)]
+
+
+def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
+    """Return a page of changes. Raises EpochEnded, CannotStart, Unavailable."""
+    text, values = statement(query)
+    with existing(url).snapshot() as snapshot:
+        return page_of(snapshot.select(text, *values), query)
+
+
+def refuse_tokens(url: str) -> None:
+    """Raise CannotStart if there are tokens: without --auth, nobody said which requests need
+    one."""
+    if read_tokens(url):
+        raise CannotStart(
+            "the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all,"
+            " writes or open (none)"
+        )
+
+
+def add_token(url: str, token: Token) -> None:
+    """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
+    with writing(url) as session:
+        if list(session.execute(_FIND, (token.name,))):
+            raise CannotStart(f"Token name {token.name} is or was in use; names cannot be reused")
+        session.write(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
+
+
+def revoke_token(url: str, name: str, now: int) -> bool:
+    """Revoke a token; return whether there is one of that name. Raises CannotStart, Unavailable."""
+    with writing(url) as session:
+        return session.write(_REVOKE, (now, name)) > 0
+
+
+def epoch(url: str, *, renew: bool) -> str:
+    """Return the epoch of a collection, a new one with `renew`. Raises CannotStart, Unavailable."""
+    found = existing(url)
+    if renew:
+        with writing(url) as session:
+            rows = list(session.execute(found.renew_epoch))
+    else:
+        with found.snapshot() as snapshot:
+            rows = list(snapshot.select(_EPOCH))
+    if not rows:
+        raise Unavailable(
+            "The row of the collection is missing, or a trigger or rule keeps it from changing"
+        )
+    return str(rows[0][0])
+
+
+def copy(
+    source: str,
+    target: str,
+    progress: Callable[[int, int], None],
+    *,
+    move: bool = False,
+    committing: Callable[[], None] = lambda: None,
+) -> tuple[int, int, str]:
+    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CopyFailed."""
+    with blaming("source"):
+        origin = database(source)
+    with blaming("target"):
+        goal = database(target)
+    reading, writing = (
+        partial(blaming, f"source {origin.name}"),
+        partial(blaming, f"target {goal.name}"),
+    )
+    with reading():
+        if not origin.exists():
+            raise CannotStart("there is no such database, or it is empty")
+    with writing():
+        if isinstance(goal, SqliteDatabase) and is_database_file(source, goal.path):
+            raise CannotStart("the file is the source itself, or its log: name another one")
+    with (
+        reading(),
+        origin.snapshot() as rows,
+        writing(),
+        goal.target(committing=committing) as filled,
+    ):
+        return transfer.copy(rows, filled, progress, move=move, reading=reading)
+
+
+@contextmanager
+def blaming(subject: str) -> Iterator[None]:
+    """Turn each StorekeeperError into a CopyFailed with that subject, but for one that is a
+    CopyFailed already."""
+    try:
+        yield
+    except CopyFailed:
+        raise
+    except StorekeeperError as error:
+        raise CopyFailed(subject, error) from None
+
+
+def sqlite_path(url: str) -> Path:
+    """Return the file that a URL names. Raises CannotStart if it names none."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme != "sqlite":
+        # An invalid URL may have a password anywhere, so do not show it; a plain word or path has
+        # none.
+        shown = scheme if separator and scheme.isalnum() else url
+        if not url.startswith("sqlite") and set(shown) & set(":@=?"):
+            shown = ""
+        raise WrongDatabase(
+            f"unknown kind of database{f' {shown!r}' if shown or not url else ''}; use {DATABASES}"
+        )
+    name = unquote(rest[1:], errors="surrogateescape")
+    if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
+        raise WrongDatabase(f"{url} names no file; use {DATABASES}")
+    if (
+        "?" in rest
+    ):  # options such as `?timeout=5`, which other programs take, would name another, new file
+        raise WrongDatabase(
+            f"nothing may follow {url.partition('?')[0]}; in the name of a file, write %3F for a ?"
+        )
+    try:
+        path = Path(name).absolute()
+        str(path).encode()  # the current folder is a part of it
+        return path
+    except UnicodeEncodeError:
+        raise WrongDatabase(
+            f"the name of the file {str(path)!r} is not UTF-8; use {DATABASES}"
+        ) from None
+    except FileNotFoundError:
+        raise WrongDatabase(
+            f"{url} is in the current folder, which was deleted: go to another one"
+        ) from None

@@ -1,0 +1,152 @@
+"""The shared collection: one PostgreSQL database, any number of machines. Imports the domain,
+`concurrency`, `transfer` and `write_queue`."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import psycopg
+
+from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
+from storekeeper.concurrency.threads import run_in_thread, run_with
+from storekeeper.domain.changes import ChangesPage, ChangesQuery
+from storekeeper.domain.stores import Store
+from storekeeper.domain.tokens import Token
+from storekeeper.storage import intake as staging
+from storekeeper.storage.collection import (
+    Collection,
+    Fail,
+    Listing,
+    Moment,
+    Query,
+    Snapshot,
+    State,
+    T,
+)
+from storekeeper.storage.intake import Session
+from storekeeper.storage.postgres import connections as session
+from storekeeper.storage.postgres import reads, schema, writer
+from storekeeper.storage.postgres import session as imports
+from storekeeper.storage.postgres import snapshot as bulk
+from storekeeper.storage.postgres.pipeline import (
+    ConnectionLost,
+    PipelineConnection,
+    StatementError,
+    array,
+    rows,
+)
+from storekeeper.storage.postgres.pool import Pool, single_row
+from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
+
+_STATEMENTS = reads.STATEMENTS | writer.STATEMENTS
+
+
+class PostgresCollection(QueuedWrites, Collection):
+    """A Collection in the database of a URL. Needs a running event loop.
+
+    The database need not be reachable yet: until it is, every read and write raises Unavailable.
+    `fail` is called once, on the loop, if this version cannot use the database. `reached` is
+    called on a thread when the database was reached, again and again until it raises no
+    Unavailable. Raises CannotStart for an invalid URL.
+    """
+
+    def __init__(self, url: str, fail: Fail, reached: Callable[[], None] = lambda: None) -> None:
+        self._url = url
+        self._reached = reached
+        self._conninfo = session.parameters(url)
+        self._schema = ""
+        self._pool = Pool(self._connect, fail)
+        self._reader = reads.Reader(self._pool)
+        self._by_id = Batcher(self._reader.get, workers=2)
+        self._queue = WriteQueue(writer.Writer(self._pool))
+
+    def get(self, id: int) -> asyncio.Future[Store | None]:
+        return self._by_id.add(id)
+
+    def get_at(self, id: int, at: Moment) -> asyncio.Future[Store | None]:
+        return asyncio.ensure_future(self._reader.get_at(id, at))
+
+    def list(self, query: Query) -> asyncio.Future[Listing]:
+        return asyncio.ensure_future(self._reader.listing(query))
+
+    def state(self) -> asyncio.Future[State]:
+        return asyncio.ensure_future(self._reader.state())
+
+    def changes(self, query: ChangesQuery) -> asyncio.Future[ChangesPage]:
+        return asyncio.ensure_future(self._reader.changes(query))
+
+    async def in_session(
+        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+    ) -> T:
+        await self.check()  # after that, its tables are there
+        return await run_with(partial(imports.session, self._url, lock_timeout=lock_timeout), work)
+
+    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
+        return await run_with(partial(bulk.snapshot, self._url), work)
+
+    async def tokens(self) -> Sequence[Token]:
+        (result,) = await self._pool.execute((b"tokens", ()))
+        return [Token(*row) for row in rows(result)]
+
+    async def mark_used(self, numbers: Iterable[int], now: int) -> None:
+        await self._pool.execute((b"used", (array(numbers), now)))
+
+    def change_token(self) -> None:
+        return None  # asking for one would cost a round trip, which is what a read costs
+
+    async def check(self) -> None:
+        # `get` of no id: other reads need the table `stores`, which alone may be locked or
+        # forbidden.
+        state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
+        single_row(rows(state))
+
+    async def figures(self) -> Mapping[str, float | None]:
+        (result,) = await self._pool.execute((b"figures", ()))
+        size, backed_up = single_row(rows(result))
+        return {
+            "database_bytes": size,
+            "last_backup_timestamp_seconds": backed_up and backed_up / 1000,
+        }
+
+    async def close(self) -> None:
+        await asyncio.gather(self._by_id.close(), self._queue.close())
+        await self._pool.close()
+
+    async def _connect(self) -> PipelineConnection:
+        """Open a connection and prepare its session; raises Unavailable, CannotStart."""
+        if not self._schema:  # looked for once: another schema that hides it later is not ours
+            self._schema = await run_in_thread(self._prepare)
+        try:
+            # On a thread: no loop ends while it looks a host's name up, for minutes if no name
+            # server responds.
+            libpq = await run_in_thread(lambda: session.connect(self._conninfo))
+            connection = PipelineConnection(libpq, _STATEMENTS)
+            deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+            await connection.set_up(session.setup_statements(session.SERVING), deadline)
+            await connection.set_up(
+                (session.CHECK_CLAIM, session.set_search_path(self._schema)), deadline
+            )
+        except (psycopg.Error, ConnectionLost, StatementError) as error:
+            raise session.translate(error, self._url) from None
+        return connection
+
+    def _prepare(self) -> str:
+        found = schema.prepare(self._url)
+        self._reached()
+        return found
+
+
+class PostgresDatabase:
+    """The database of a URL, whether it can be reached or not; see `databases.Database`."""
+
+    renew_epoch = bulk.RENEW_EPOCH
+    check = bulk.CHECK
+
+    def __init__(self, url: str) -> None:
+        self.name = session.describe(url)
+        self.open_collection = partial(PostgresCollection, url)
+        self.prepare = partial(schema.prepare, url)
+        self.exists = partial(schema.exists, url)
+        self.session = partial(imports.session, url)
+        self.snapshot = partial(bulk.snapshot, url)
+        self.target = partial(bulk.target, url)

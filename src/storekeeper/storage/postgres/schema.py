@@ -1,0 +1,193 @@
+"""The tables of the database, their migrations, and rows as parameters. Imports psycopg and the
+domain."""
+
+from collections.abc import Iterable, Mapping
+
+import psycopg
+
+from storekeeper.domain.errors import WrongDatabase
+from storekeeper.storage.postgres.connections import Connection, collection_schema, connected
+from storekeeper.storage.postgres.pipeline import array
+from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
+
+NEW_EPOCH = """(SELECT string_agg(substr('abcdfghijklmnopqrstuvwxyze234567', 1 + floor(random() * value)::integer, 1),
+      '') FROM unnest(ARRAY[25,32,32,32,32,32,32,32]) AS value)"""
+"""The expression of a new epoch; its first character makes no number of a version: it is neither
+a digit nor an e."""
+
+COLLECTION_TABLE = "collection"
+"""The table whose one row all writers lock."""
+
+SCHEMA = f"""
+    CREATE TABLE storekeeper (
+      schema integer NOT NULL        -- one row: the number of the schema
+    );
+    INSERT INTO storekeeper VALUES ({SCHEMA_NUMBER});
+    ALTER TABLE storekeeper REPLICA IDENTITY FULL;  -- without a key, a publication of all tables refuses an UPDATE
+    {statements_of_tables("bigint", 'text COLLATE "C"')}
+    CREATE INDEX stores_by_name ON stores (name, id);
+    CREATE INDEX changes_by_store ON changes (store_id, seq);
+    -- The one lock of all writers, and the numbers that it guards. A SEQUENCE would leave holes.
+    CREATE TABLE {COLLECTION_TABLE} (
+      one     integer PRIMARY KEY CHECK (one = 1),
+      count   bigint NOT NULL,       -- of stores
+      version bigint NOT NULL,       -- the greatest seq
+      at      bigint NOT NULL,       -- of the latest change
+      epoch   text COLLATE "C" NOT NULL, -- changes if the numbers go back
+      backed_up bigint               -- when the latest backup was made: milliseconds since 1970, UTC; null: never
+    );
+    INSERT INTO {COLLECTION_TABLE} VALUES (1, 0, 0, 0, {NEW_EPOCH}, NULL);
+    CREATE TABLE probe (             -- what a probe of writes writes and deletes
+      one    integer PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+      filler text NOT NULL
+    );
+"""
+
+MIGRATIONS: tuple[str, ...] = ()
+"""The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
+
+A released one is never edited. Each renames COLLECTION_TABLE, so that instances of older
+versions can write nothing, and leaves a view of the old name that cannot be locked (it groups
+rows), so that these can read.
+"""
+
+# The last column: whether a COMMIT waits for a standby.
+LOCK = f"""SELECT count, version, at, epoch, coalesce(current_setting('synchronous_standby_names', true), '') <> ''
+  FROM {COLLECTION_TABLE} WHERE one = 1 FOR UPDATE"""
+
+TYPES = {int: "int8", str: "text"}
+"""The types of the columns of all tables."""
+
+# Not to_regclass: its cached result may be older than the wait for the lock of migrations.
+# Not information_schema: it hides what this user may not read.
+_TABLES = """SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace = (
+  SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"""
+# A rule can keep rows from being written without an error, and every view has a rule.
+_NAMES = ("storekeeper", *TABLES, "probe", COLLECTION_TABLE)
+_FOREIGN = f"""{_TABLES} AND relname IN ({", ".join(f"'{name}'" for name in _NAMES)})
+  AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
+    OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
+# What is read in one statement is of one moment, beside writers too.
+_NUMBERS = """SELECT count, version, (SELECT coalesce(max(id), 0) FROM stores),
+  (SELECT coalesce(max(seq), 0) FROM changes) FROM collection WHERE one = 1"""
+
+MIGRATION_LOCK = 0x53544F52
+"""The advisory lock of all migrations: without it, migrations at the same time can fail."""
+
+_RIGHTS = "for the first start needs CREATE on the schema"
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
+
+
+def as_table(columns: Mapping[str, type]) -> str:
+    """Return the FROM item `new` for what `as_arrays` returns of rows of these columns."""
+    arrays = ", ".join(
+        f"${number}::{TYPES[kind]}[]" for number, kind in enumerate(columns.values(), 1)
+    )
+    return f"unnest({arrays}) AS new ({', '.join(columns)})"
+
+
+def as_arrays(rows: Iterable[tuple[str | int | None, ...]]) -> tuple[str, ...]:
+    """Return rows as one parameter for each column."""
+    return tuple([array(column) for column in zip(*rows, strict=True)])
+
+
+def current_number() -> int:
+    """Return the number of the schema that this program reads and writes."""
+    return SCHEMA_NUMBER + len(MIGRATIONS)
+
+
+def exists(url: str) -> bool:
+    """Return whether the database has a collection of the present version; raises as `prepare`
+    without `upgrade`."""
+    with connected(url, needs=_RIGHTS, commits=False) as connection:
+        return version(connection, upgrade=False) > 0
+
+
+def prepare(url: str, *, upgrade: bool = True) -> str:
+    """Create or upgrade the database; return the schema that contains the collection.
+
+    Several instances may do this at once. Raises CannotStart, also if it is older and may not be
+    upgraded. Raises Unavailable, also if another lock or another instance's migration takes
+    longer than a few seconds.
+    """
+    with connected(url, needs=_RIGHTS) as connection:
+        # Also of one that is complete: a dump may have been restored into another encoding.
+        if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
+            raise WrongDatabase("its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
+        connection.execute(_LOCK_TIMEOUT)
+        if version(connection, upgrade=upgrade) < current_number():
+            _migrate(connection)
+        _check_rows(connection)
+        return collection_schema(connection)
+
+
+def _migrate(connection: Connection) -> None:
+    connection.rollback()  # else whoever migrates now would wait for the tables that were looked at
+    connection.execute(_LOCK_TIMEOUT)
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+    # While this waits for a table, all others wait behind it: during a pg_dump, also the reads of
+    # older instances.
+    connection.execute("SET LOCAL lock_timeout = '1s'")
+    # Asked again: while this waited for the lock, another instance may have migrated.
+    if (number := version(connection)) == current_number():
+        return
+    if number:
+        connection.execute(
+            "LOCK TABLE storekeeper"
+        )  # every start reads it first, and has no lock then
+    else:
+        connection.execute(SCHEMA.encode())
+    for migration in MIGRATIONS[max(0, number - SCHEMA_NUMBER) :]:
+        connection.execute(migration.encode())
+    connection.execute("UPDATE storekeeper SET schema = %s", (current_number(),))
+
+
+def version(connection: Connection, *, upgrade: bool = True) -> int:
+    """Return the number of the schema, 0 if there is none; raise CannotStart if it cannot be
+    used."""
+    if ("storekeeper",) not in connection.execute(_TABLES).fetchall():
+        return 0
+    try:
+        ((number,),) = connection.execute(
+            "SELECT schema::integer FROM storekeeper WHERE schema::integer > 0"
+        ).fetchall()
+        number = int(number)
+    except (
+        ValueError,
+        TypeError,
+        psycopg.errors.UndefinedColumn,
+        psycopg.errors.CannotCoerce,
+        psycopg.DataError,
+    ):
+        raise WrongDatabase(
+            "its table storekeeper is not as we made it: restore it, or name another database"
+        ) from None
+    check_schema_number(number, current_number(), "--database", upgrade=upgrade)
+    _check_tables(connection)
+    return number
+
+
+def _check_tables(connection: Connection) -> None:
+    """Raise CannotStart unless there are all tables, or more."""
+    # Asked after the number: another instance may migrate meanwhile.
+    tables = {name for (name,) in connection.execute(_TABLES)}
+    if missing := ", ".join(sorted(set(_NAMES) - tables)):
+        raise WrongDatabase(f"not complete, it lacks the table {missing}: restore it")
+    if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
+        raise WrongDatabase(
+            f"{foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
+        )
+    if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
+        raise WrongDatabase(
+            "not complete, the table collection does not have its one row: restore it"
+        )
+
+
+def _check_rows(connection: Connection) -> None:
+    """Raise CannotStart unless there are as many stores and changes as the row of the collection
+    says."""
+    ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()
+    if (count, version) != (stores, changes):
+        raise WrongDatabase(
+            f"not complete, it has {stores} of {count} stores and {changes} of {version} changes: restore it"
+        )

@@ -1,0 +1,88 @@
+"""Snapshots for `transfer`, each on a connection of its own. Imports psycopg and the domain."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from storekeeper.domain.errors import Unavailable
+from storekeeper.storage.collection import COUNTED, Row, Rows, Snapshot, State
+from storekeeper.storage.postgres.connections import Connection, connected, translate
+from storekeeper.storage.postgres.pool import single_row
+from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, NEW_EPOCH, TYPES, prepare
+from storekeeper.storage.sql import ROW_ORDER, TABLES
+
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
+
+_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_FINISH = f"""UPDATE {COLLECTION_TABLE} SET count = (SELECT count(*) FROM stores),
+  version = (SELECT count(*) FROM changes), at = (SELECT coalesce(max(at), 0) FROM changes),
+  epoch = coalesce($1::text, {NEW_EPOCH}) WHERE one = 1"""
+CHECK = """SELECT CASE WHEN count = (SELECT count(*) FROM stores)
+    AND version = (SELECT coalesce(max(seq), 0) FROM changes)
+  THEN 'ok' ELSE 'the numbers of the collection are not those of its tables' END FROM collection"""
+RENEW_EPOCH = f"UPDATE {COLLECTION_TABLE} SET epoch = {NEW_EPOCH} WHERE one = 1 RETURNING epoch"
+
+
+class PostgresSnapshot:
+    """A Snapshot in a transaction of `connection`. COPY transfers the rows, in both directions."""
+
+    def __init__(self, url: str, connection: Connection) -> None:
+        self._url = url
+        self._connection = connection
+
+    def state(self) -> State:
+        return State(*single_row(self._connection.execute(COUNTED).fetchall()))
+
+    def rows(self, table: str) -> Rows:
+        columns = TABLES[table]
+        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {ROW_ORDER}) TO STDOUT (FORMAT binary)"
+        try:
+            with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+                copy.set_types([TYPES[kind] for kind in columns.values()])
+                yield from copy.rows()
+        except (
+            psycopg.Error
+        ) as error:  # translate here, or the handler of the target would blame the target
+            raise translate(error, self._url) from None
+
+    def select(self, statement: str, *values: str | int) -> Rows:
+        try:
+            with psycopg.RawCursor(self._connection) as cursor:
+                yield from cursor.stream(statement.encode(), values)
+        except psycopg.Error as error:
+            raise translate(error, self._url) from None
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"
+        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def finish(self, epoch: str | None) -> None:
+        """Set the epoch and the numbers. Rows that this transaction reads are those that its
+        commit keeps."""
+        if psycopg.RawCursor(self._connection).execute(_FINISH.encode(), (epoch,)).rowcount != 1:
+            raise Unavailable("A trigger or a rule of the database kept rows out")
+
+
+@contextmanager
+def snapshot(url: str) -> Iterator[Snapshot]:
+    """Open a prepared database to read it. Raises CannotStart, Unavailable."""
+    with connected(url, commits=False) as connection:
+        connection.execute(_SNAPSHOT)
+        yield PostgresSnapshot(url, connection)
+
+
+@contextmanager
+def target(url: str, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+    """Open a database without stores, or a new one, to fill it. Raises CannotStart, Unavailable.
+
+    `committing` is called before the COMMIT.
+    """
+    prepare(url, upgrade=False)
+    with connected(url) as connection:
+        connection.execute(LOCK_TIMEOUT)
+        connection.execute(LOCK.encode())
+        yield PostgresSnapshot(url, connection)
+        committing()

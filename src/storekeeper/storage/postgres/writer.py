@@ -1,0 +1,233 @@
+"""Writes of the shared collection: a batch is one transaction, under one lock. Imports the
+domain, `write_queue`.
+
+One row is the lock of all writers on all machines, and contains the numbers that it guards. A
+batch takes two round trips: the lock with the numbers and what the batch touches, then all that
+is written, with its COMMIT.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from secrets import token_hex
+
+from storekeeper.domain import commands
+from storekeeper.domain.commands import (
+    MAX_KEYS,
+    MAX_KEYS_DELETED,
+    MIN_KEY_AGE,
+    MIN_KEYS,
+    Command,
+    Remembered,
+)
+from storekeeper.domain.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
+from storekeeper.domain.search import folded
+from storekeeper.domain.stores import Store
+from storekeeper.domain.tokens import USED_INTERVAL
+from storekeeper.log.events import Event, emit
+from storekeeper.storage.postgres.pipeline import (
+    ConnectionLost,
+    PipelineConnection,
+    Result,
+    Statement,
+    StatementError,
+    array,
+    rows,
+)
+from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
+from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, as_arrays, as_table
+from storekeeper.storage.sql import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, SEARCHED, STORES
+from storekeeper.storage.write_queue import InvalidWrite
+from storekeeper.storage.write_state import PROBE_BYTES
+
+_STORE = [list(CHANGES).index(OF_CHANGE[name]) for name in STORES]
+"""The columns of a change that are those of its store."""
+_NEW = as_table(SEARCHED)
+_SET = ", ".join(f"{name} = new.{name}" for name in SEARCHED if name != "id")
+# The database compares: the address of a store does not come here. Null equals null.
+_EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
+_NEW_KEYS = as_table({"key": str, "request": int, "seq": int})
+
+STATEMENTS = {
+    b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    # The lock and the numbers may be one statement because they are one row: a transaction that
+    # waited for the lock gets the row as the previous one left it, not as the statement's snapshot
+    # has it.
+    b"lock": LOCK,
+    # Behind the lock, in the same round trip: each statement sees all that was committed before it.
+    b"replacements": f"""SELECT place, id, version, {_EQUAL}
+      FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
+    b"create": f"INSERT INTO stores ({', '.join(SEARCHED)}) SELECT * FROM {_NEW}",
+    b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.id",
+    b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {as_table(CHANGES)}",
+    b"count": f"UPDATE {COLLECTION_TABLE} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
+    b"commit": "COMMIT",
+    b"rollback": "ROLLBACK",
+    # LIMIT has the server look each key up in the index, also before it has statistics.
+    b"find keys": """SELECT wanted.key, known.request, known.store_id, known.seq
+      FROM unnest($1::text[]) AS wanted (key), LATERAL (
+        SELECT request, store_id, seq FROM keys JOIN changes USING (seq)
+        WHERE keys.key = wanted.key LIMIT 1) AS known""",
+    b"add keys": f"""INSERT INTO keys (n, key, request, seq, at)
+      SELECT (SELECT coalesce(max(n), 0) FROM keys) + row_number() OVER (ORDER BY seq), key, request, seq, $4::int8
+      FROM {_NEW_KEYS}""",
+    # The server reads the array only if the last of these keys may go.
+    b"delete keys": f"""WITH old AS (
+        SELECT n, at, (SELECT max(n) FROM keys) AS newest FROM keys
+        WHERE n = (SELECT min(n) FROM keys) + {MAX_KEYS_DELETED - 1})
+      DELETE FROM keys WHERE n = ANY(ARRAY(SELECT n FROM keys ORDER BY n LIMIT {MAX_KEYS_DELETED}))
+        AND EXISTS (
+          SELECT FROM old WHERE n <= newest - CASE WHEN at < $1::int8 THEN {MIN_KEYS} ELSE {MAX_KEYS} END)""",
+    b"fill probe": "INSERT INTO probe (filler) VALUES ($1::text)",
+    b"empty probe": "DELETE FROM probe",
+    b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
+      AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
+}
+"""The statements that a connection has to prepare for writes."""
+
+Execute = Callable[..., Awaitable[list[Result]]]
+"""`_execute` on the connection of a transaction."""
+
+
+class Writer:
+    """A `write_queue.Writer`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._deleting: asyncio.Task[None] | None = None
+
+    async def probe(self, deadline: float) -> None:
+        try:
+            async with self._transaction(deadline) as execute:
+                filler = token_hex(PROBE_BYTES // 2)  # so that nothing of it can be compressed
+                await execute(
+                    (b"begin", ()), (b"lock", ()), (b"fill probe", (filler,)), (b"commit", ())
+                )
+                await execute((b"begin", ()), (b"lock", ()), (b"empty probe", ()), (b"commit", ()))
+        except InvalidWrite as invalid:  # by a trigger
+            raise invalid.args[0] from None
+
+    async def commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result]:
+        async with self._transaction(deadline) as execute:
+            before, replicated = await self._begin(execute, batch)
+            now = time.time_ns() // 1_000_000
+            applied = commands.apply(batch, before, now)
+            # A write that changes nothing may acknowledge what was committed while the standby was
+            # away. So commit it too: the COMMIT waits for the standby, because the lock of the row
+            # is in the log.
+            if applied.writes or (
+                replicated and any(isinstance(result, Store) for result in applied.results)
+            ):
+                await self._finish(execute, applied, now)
+        if commands.keys_of(batch) and (self._deleting is None or self._deleting.done()):
+            self._deleting = asyncio.create_task(self._delete_keys())
+        return applied.results
+
+    async def _delete_keys(self) -> None:
+        """Delete old keys (decision 36), whatever comes of the writes; a refusal is logged."""
+        with suppress(Unavailable):
+            await self._pool.execute((b"delete keys", (time.time_ns() // 1_000_000 - MIN_KEY_AGE,)))
+
+    @asynccontextmanager
+    async def _transaction(self, deadline: float) -> AsyncIterator[Execute]:
+        """Yield what executes statements on a connection; roll back what they have not
+        committed."""
+        connection = await self._pool.acquire(deadline)
+        try:
+            yield partial(_execute, connection, deadline)
+        finally:
+            await roll_back(connection, deadline)
+            self._pool.release(connection)
+
+    async def _begin(
+        self, execute: Execute, batch: Sequence[Command]
+    ) -> tuple[commands.Before, bool]:
+        """Take the lock; return what was before the batch, and whether COMMIT waits for a
+        standby."""
+        replacements = [row for row in commands.replacements(batch) if row[1] <= MAX_INTEGER]
+        keys = commands.keys_of(batch)
+        asked: list[Statement] = (
+            [(b"replacements", as_arrays(replacements))] if replacements else []
+        )
+        if keys:
+            asked.append((b"find keys", (array(keys),)))
+        _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *asked)
+        count, version, at, epoch, replicated = single_row(rows(lock))
+        were = rows(found[0]) if replacements else []
+        versions, equal = (
+            {id: version for _, id, version, _ in were},
+            {place for place, _, _, equal in were if equal},
+        )
+        remembered = {key: Remembered(*values) for key, *values in rows(found[-1])} if keys else {}
+        return commands.Before(count, version, at, epoch, versions, equal, remembered), replicated
+
+    async def _finish(self, execute: Execute, batch: commands.Batch, now: int) -> None:
+        changes, statements = as_arrays(batch.changes), list[Statement]()
+        for name, latest in ((b"create", batch.created), (b"replace", batch.replaced)):
+            if latest:  # most batches have one kind, and each store once
+                arrays = (
+                    changes if len(latest) == len(batch.changes) else as_arrays(latest.values())
+                )
+                searched = array([folded(change[2], change[3]) for change in latest.values()])
+                statements.append((name, [*(arrays[place] for place in _STORE), searched]))
+        if batch.changes:
+            statements.append((b"change", changes))
+            statements.append((b"count", (batch.count, batch.version, batch.at)))
+        if batch.keys:
+            statements.append((b"add keys", (*as_arrays(batch.keys), now)))
+        results = await execute(*statements, (b"commit", ()))
+        expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(
+            batch.changes
+        )
+        written = sum(result.command_tuples or 0 for result in results[: len(statements)])
+        if written != expected:
+            reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
+            emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
+            raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
+
+
+async def _execute(
+    connection: PipelineConnection, deadline: float, *statements: Statement
+) -> list[Result]:
+    """Execute statements in one round trip.
+
+    Raises InvalidWrite, and Unavailable with the outcome of a COMMIT.
+    """
+    last = len(statements) - 1
+    commits = statements[last][0] == b"commit"
+    try:
+        results = await connection.execute(*statements, deadline=deadline)
+    except ConnectionLost as error:
+        raise Unavailable(
+            NO_RESPONSE, Outcome.UNKNOWN if commits and error.sent else Outcome.NONE
+        ) from None
+    except ValueError as error:
+        raise InvalidWrite(error) from None
+    except StatementError as error:
+        unknown = commits and error.index == last and not error.sqlstate.startswith(_ROLLED_BACK)
+        if not unknown and error.sqlstate.startswith(_INVALID_DATA):
+            raise InvalidWrite(to_unavailable(error)) from None
+        # Not in a variable: this frame and the error would refer to each other, and keep the writes
+        # of the batch.
+        raise to_unavailable(error, Outcome.UNKNOWN if unknown else Outcome.NONE) from None
+    if commits and results[last].command_status != b"COMMIT":
+        raise Unavailable("The database rolled the write back")
+    if commits and connection.warned:  # at COMMIT, and not in a trigger
+        # The wait for a synchronous standby was cancelled: the writes are committed here, but
+        # perhaps nowhere else. The server calls that a success; it is none, because a failover
+        # would lose them.
+        raise Unavailable(NO_STANDBY, Outcome.UNKNOWN)
+    return results
+
+
+_RAISED = "P0001"
+"""The SQLSTATE of RAISE EXCEPTION, in a trigger that somebody added."""
+
+_INVALID_DATA = ("22", "23", _RAISED)
+"""SQLSTATEs, or their classes, of what is wrong with the data of one write."""
+
+_ROLLED_BACK = ("23", _RAISED, "40000", "40001", "40002", "40P01")
+"""SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion
+unknown`."""

@@ -1,0 +1,243 @@
+"""The embedded collection: one SQLite file, any number of processes. Imports the domain,
+`concurrency`, `transfer` and `write_queue`."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+from msgspec.structs import replace
+
+from storekeeper.concurrency.threads import run_in_thread, run_with
+from storekeeper.concurrency.turns import Turns
+from storekeeper.domain import search
+from storekeeper.domain.changes import ChangesPage, ChangesQuery
+from storekeeper.domain.errors import CLOSED, Outcome, Unavailable
+from storekeeper.domain.stores import Store
+from storekeeper.domain.tokens import USED_INTERVAL, Token
+from storekeeper.log.events import Event, emit
+from storekeeper.storage import intake as staging
+from storekeeper.storage.collection import (
+    Collection,
+    Eventual,
+    Fail,
+    Listing,
+    Moment,
+    Query,
+    Snapshot,
+    State,
+)
+from storekeeper.storage.intake import Session
+from storekeeper.storage.sqlite import connections, errors, replacement, schema
+from storekeeper.storage.sqlite import session as imports
+from storekeeper.storage.sqlite import snapshot as bulk
+from storekeeper.storage.sqlite.committer import Committer
+from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.reads import Reader, find
+from storekeeper.storage.sqlite.statements import as_json
+from storekeeper.storage.sqlite.writer import Writer
+from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+TICK_INTERVAL = 0.25
+"""Seconds between two looks at whether the file was replaced, and whether it has a new epoch."""
+
+_MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
+  AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
+
+
+class SqliteCollection(QueuedWrites, Collection):
+    """A Collection in one SQLite file. Needs a running event loop, and a file that is prepared.
+
+    `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no
+    write is acknowledged, and the process should end so that the next one opens the file anew.
+    It is not called for a damaged file, which the next process would find as damaged: reads
+    continue where they can, and nothing is written.
+    """
+
+    def __init__(self, path: Path, fail: Fail) -> None:
+        self._path = path
+        self._fail = fail
+        self._closed = self._failed = False
+        self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
+        with schema.raising_cannot_start(path):
+            self._connection = connections.connect(
+                path, reader=True, timeout=connections.START_TIMEOUT
+            )
+            self._reader = Reader(self._connection)
+            self._identity = FileIdentity(path)
+            committer = Committer(
+                connections.connect(path, timeout=connections.START_TIMEOUT), self._identity
+            )
+        self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(committer, self._on_failure)
+        self._queue = WriteQueue(self._writer)
+        self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
+
+    def get(self, id: int) -> Store | None:
+        return self._read(self._reader.get, id)
+
+    def get_at(self, id: int, at: Moment) -> Store | None:
+        return self._read(self._reader.get_at, id, at)
+
+    def list(self, query: Query) -> Eventual[Listing]:
+        if query.search is not None:
+            return asyncio.ensure_future(self._search(query))
+        return self._whole(self._read(self._reader.list, query))
+
+    async def _search(self, query: Query) -> Listing:
+        with self._translating():
+            async with self._searches:
+                found = await run_in_thread(partial(find, self._identity, query))
+            return self._whole(self._reader.searched(query, *found))
+
+    def _whole(self, listing: Listing) -> Listing:
+        return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
+
+    def state(self) -> State:
+        return self._read(self._reader.state)
+
+    def changes(self, query: ChangesQuery) -> ChangesPage:
+        return self._read(self._reader.changes, query)
+
+    async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        with self._translating():
+            async for part in parts:
+                yield part
+
+    async def in_session(
+        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+    ) -> T:
+        self._check_writable()
+        session = partial(imports.session, self._path, self._identity, lock_timeout=lock_timeout)
+        with self._translating(Outcome.UNKNOWN):
+            return await run_with(session, work)
+
+    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
+        with self._translating():
+            return await run_with(partial(bulk.live_snapshot, self._identity), work)
+
+    async def tokens(self) -> Sequence[Token]:
+        return self._read(self._reader.tokens)
+
+    async def mark_used(self, numbers: Iterable[int], now: int) -> None:
+        def mark() -> None:
+            with (
+                closing(self._identity.connect()) as connection,
+                connections.transaction(connection, "IMMEDIATE"),
+            ):
+                connection.execute(_MARK_USED, (as_json(numbers), now))
+
+        self._check_writable()
+        with self._translating():
+            await run_in_thread(mark)
+
+    def _check_writable(self) -> None:
+        """Raise Unavailable if nothing is to be written any more."""
+        if self._queue.refusal:
+            raise Unavailable(self._queue.refusal)
+
+    def change_token(self) -> object | None:
+        try:
+            return self._read(self._reader.change_token)
+        except Unavailable:  # the request itself meets the error, and responds with it
+            return None
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
+        try:
+            self._identity.check()
+            self._reader.read_epoch()
+        except (*errors.READ_ERRORS, errors.Failure) as error:
+            self._translate(
+                error
+            )  # which reports a failure; after another error, the next read meets it too
+
+    async def check(self) -> None:
+        self._check_writable()
+        self._read(self._reader.state)
+
+    async def figures(self) -> Mapping[str, float | None]:
+        try:
+            disk = os.statvfs(self._path.parent)
+            sizes = [file.stat().st_size for file in schema.files(self._path) if file.exists()]
+        except OSError as error:  # a file was just deleted
+            raise Unavailable(str(error)) from None
+        backed_up = self._read(self._reader.backed_up)
+        return {
+            "database_bytes": sum(sizes),
+            "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+            "last_backup_timestamp_seconds": backed_up and backed_up / 1000,
+        }
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._queue.close()
+            self._writer.close()
+            self._timer.cancel()
+            self._connection.close()
+
+    def _read(self, read: Callable[[*Ts], T], *parameters: *Ts) -> T:
+        try:  # a context manager would cost half of what the read of a store does
+            return read(*parameters)
+        except errors.READ_ERRORS as error:
+            raise self._translate(error) from None
+
+    @contextmanager
+    def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:
+        try:
+            yield
+        except (*errors.READ_ERRORS, errors.Failure) as error:
+            raise self._translate(
+                error, outcome
+            ) from None  # it may return `error`, which must not be its own cause
+
+    def _translate(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
+        if self._closed:
+            return Unavailable(CLOSED)
+        error = errors.translate(error, self._connection, outcome)
+        if isinstance(error, errors.Failure):
+            self._on_failure(error)
+        return error
+
+    def _on_failure(self, failure: errors.Failure) -> None:
+        if self._failed:
+            return
+        self._failed = True
+        self._queue.fail(failure.problem)
+        if failure.damaged:
+            emit(Event.DATABASE_DAMAGED, reason=failure.problem)
+        else:
+            self._fail(failure)
+
+
+class SqliteDatabase:
+    """The database that a file is, whether it is there or not; see `databases.Database`."""
+
+    renew_epoch = bulk.RENEW_EPOCH
+    check = bulk.CHECK
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+        self.prepare = partial(schema.prepare, path)
+        self.exists = partial(schema.exists, path)
+        self.session = partial(imports.command_session, path)
+        self.snapshot = partial(bulk.snapshot, path)
+        self.target = partial(bulk.target, path)
+        self.excluded = partial(replacement.excluded, path)
+        self.replace = partial(replacement.replace, path)
+
+    def open_collection(
+        self, fail: Fail, reached: Callable[[], None] = lambda: None
+    ) -> SqliteCollection:
+        self.prepare()
+        reached()
+        return SqliteCollection(self.path, fail)

@@ -1,0 +1,115 @@
+"""Connections to a database file: pragmas that every promise rests on, locks, transactions.
+Imports the domain."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from storekeeper.domain.errors import CannotStart
+from storekeeper.storage.sqlite import errors
+
+START_TIMEOUT = 10.0
+"""Seconds that a start waits for another process that opens or upgrades the same file."""
+
+LOCK_TIMEOUT = 0.2
+"""Seconds that a read waits for a lock."""
+
+
+def exclude_others(connection: apsw.Connection) -> None:
+    """Make a connection the only one to its file, without a log: what is committed is in the
+    file itself.
+
+    Raises apsw.BusyError if another one is open.
+    """
+    try:
+        connection.pragma("locking_mode", "exclusive")
+        connection.pragma("journal_mode", "delete")
+        connection.execute("BEGIN EXCLUSIVE; COMMIT")
+    except apsw.Error as error:
+        raise errors.classify(error, connection) from None
+    connection.pragma("synchronous", "full")
+    connection.pragma("temp_store", "memory")
+
+
+def connect(
+    path: Path, *, reader: bool = False, create: bool = False, timeout: float = LOCK_TIMEOUT
+) -> apsw.Connection:
+    """Open one connection with the pragmas that every promise rests on; it waits `timeout`
+    seconds for a lock."""
+    # Without `create`, a missing file was deleted: SQLite would begin an empty one, and delete the
+    # log beside it.
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+    connection = apsw.Connection(str(path), flags=flags)
+    connection.set_busy_timeout(int(timeout * 1000))
+    # WAL: readers never wait for the writer, and several processes may share the file.
+    if connection.pragma("journal_mode", "wal") != "wal":
+        connection.close()
+        raise CannotStart(
+            "on a file system without shared memory: use a local disk", subject=str(path)
+        )
+    # FULL: COMMIT returns after fsync. WAL's usual NORMAL would lose acknowledged writes with the
+    # power.
+    connection.pragma("synchronous", "full")
+    # A statement of many rows has its rollback data in memory, not in a file that is written for
+    # every page.
+    connection.pragma("temp_store", "memory")
+    # After an import the WAL file shrinks back to this; else it would keep its greatest size for
+    # ever.
+    connection.pragma("journal_size_limit", 64 * 2**20)
+    # Four times the default: pages of the name index change again and again, and are copied less
+    # often.
+    connection.wal_autocheckpoint(4000)
+    if reader:
+        connection.pragma("query_only", True)
+        # Else SQLite, built with STAT4, plans a statement again for each value that it compares
+        # with an index.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    return connection
+
+
+def retry_lock_until(connection: apsw.Connection, deadline: Callable[[], float]) -> None:
+    """Have a connection that writes retry to get the lock until `deadline()`, on the monotonic
+    clock."""
+
+    # SQLite's own handler sleeps up to 100 ms at a time: other processes' commits take far less,
+    # and beside busy ones it might never get the lock.
+    def wait(_calls: int) -> bool:
+        time.sleep(0.0005)
+        return time.monotonic() < deadline()
+
+    connection.set_busy_handler(wait)
+
+
+def open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
+    """Open a connection that writes nothing; `immutable`: it reads the file itself, without its
+    log and locks."""
+    # Closing the last connection that may write would checkpoint another program's log. Open a file
+    # without a log as immutable, or SQLite would create a log beside it.
+    uri = f"file:{quote(str(path))}" + "?immutable=1" * immutable
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection.set_busy_timeout(int(START_TIMEOUT * 1000))
+    return connection
+
+
+@contextmanager
+def transaction(
+    connection: apsw.Connection, mode: str, committing: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Begin a transaction, and commit it; roll it back if there is an exception. `committing`
+    comes before COMMIT."""
+    connection.execute(f"BEGIN {mode}")
+    try:
+        yield
+        committing()
+        connection.execute("COMMIT")
+    except apsw.Error as error:
+        raise errors.classify(error, connection) from None
+    finally:
+        # After some errors SQLite has already rolled it back; apsw's context manager would hide
+        # such an error.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -1,0 +1,104 @@
+"""The one table of SQLite's errors, and what each of them means. Imports apsw and the domain."""
+
+import errno
+
+import apsw
+import msgspec
+
+from storekeeper.domain.errors import CLOSED, DISK_FULL, FAILED, LOCKED, Outcome, Unavailable
+
+DAMAGED = "The database is damaged"
+
+READ_ERRORS = (apsw.Error, UnicodeDecodeError)
+"""What a read may raise. SQLite does not check that text is UTF-8, so damage may show only when
+Python decodes it."""
+
+_CORRUPT = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError, msgspec.DecodeError)
+
+_LIMITS = {errno.EDQUOT, errno.EFBIG}
+"""The error numbers of a write that exceeds a quota, or the limit of a file's size."""
+
+
+class Failure(Unavailable):
+    """The file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
+
+    def __init__(
+        self, reason: str, outcome: Outcome = Outcome.NONE, *, damaged: bool = False
+    ) -> None:
+        self.damaged = damaged
+        super().__init__(reason, outcome)
+
+
+def classify(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
+    """Return FullError for a write that exceeds a quota or a file's size limit; any other error
+    as it is.
+
+    SQLite reports these as I/O errors. A failed sync stays an I/O error: data that the system
+    had taken may be lost.
+    """
+    limit = (
+        getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+        and connection.system_errno in _LIMITS
+    )
+    return apsw.FullError("limit exceeded") if limit else error
+
+
+def translate(
+    error: Exception, connection: apsw.Connection, outcome: Outcome = Outcome.NONE
+) -> Exception:
+    """Return the Unavailable for one of READ_ERRORS, perhaps a Failure; any other error as it
+    is."""
+    if isinstance(error, apsw.Error):
+        error = classify(error, connection)
+        if unavailable := to_unavailable(error, outcome):
+            return unavailable
+    return (
+        to_failure(error, connection, outcome)
+        if isinstance(error, (apsw.IOError, *_CORRUPT))
+        else error
+    )
+
+
+def to_unavailable(error: BaseException, outcome: Outcome) -> Unavailable | None:
+    """Return the Unavailable for an error after which SQLite can continue; None if it cannot, or
+    for a bug.
+
+    Each error has rolled its transaction back. `outcome` is for those after which the log may
+    still contain it.
+    """
+    match error:
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return Unavailable(LOCKED)
+        case apsw.FullError():
+            return Unavailable(DISK_FULL)
+        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
+            # The disk has no space for the index of the log. The commit is in the log by then: no
+            # running process sees it, but it takes effect if all of them crash before the next
+            # commit overwrites it.
+            return Unavailable(DISK_FULL, outcome)
+        case apsw.NoMemError():
+            return Unavailable("There is not enough memory", outcome)
+        case apsw.ReadOnlyError() | apsw.PermissionsError():
+            return Unavailable("The database cannot be written")
+        case apsw.CantOpenError():
+            return Unavailable("The database cannot be opened")
+        case apsw.ConnectionClosedError():
+            return Unavailable(CLOSED)
+    return None
+
+
+def to_failure(
+    error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE
+) -> Failure:
+    """Return the failure that a fatal error means."""
+    if isinstance(error, Failure):
+        return error
+    damaged = isinstance(error, _CORRUPT)
+    if damaged:
+        # SQLite also calls a page corrupt that the disk cannot read: if this read fails too, the
+        # disk failed.
+        try:
+            connection.read("main", 0, 0, 100)
+        except apsw.Error:
+            damaged = False
+    return Failure(f"{DAMAGED if damaged else FAILED}: {error}", outcome, damaged=damaged)

@@ -1,0 +1,55 @@
+"""Whether an open database is still the one that its path names. Imports apsw and the domain.
+
+SQLite does not notice that a file was deleted or replaced below it, and goes on with one without
+a name. Processes with different indexes of the log (`-shm`) do not see each other's locks, and
+write over each other's frames.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from storekeeper.domain.errors import FAILED
+from storekeeper.storage.sqlite import connections
+from storekeeper.storage.sqlite.errors import Failure
+
+
+class FileIdentity:
+    """Device and inode of a database, its log and the log's index.
+
+    Create it while a connection is open that has read: only then all three exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        real = os.path.realpath(path)  # the log is beside the file itself, not beside a link to it
+        self._paths = (str(path), f"{real}-wal", f"{real}-shm")
+        self._files = self._read()
+
+    def check(self) -> None:
+        """Raise Failure if the files are not the same any more. Any thread may call this; it
+        takes 3 us."""
+        try:
+            same = self._read() == self._files
+        except OSError as error:
+            raise Failure(f"{FAILED}: {error.filename} is gone ({error.strerror})") from None
+        if not same:
+            raise Failure(f"{FAILED}: {self._paths[0]} was replaced, or its log")
+
+    def connect(self, **options: Any) -> apsw.Connection:
+        """Open another connection to the files, as `connections.connect` does. Raises Failure if
+        they are others."""
+        self.check()  # before too: closing the only connection to another file would delete its log
+        connection = connections.connect(self.path, **options)
+        try:
+            self.check()
+        except Failure:
+            connection.close()
+            raise
+        return connection
+
+    def _read(self) -> list[tuple[int, int]]:
+        # By path, because closing an opened file would drop the locks that SQLite has on it.
+        return [(found.st_dev, found.st_ino) for found in map(os.stat, self._paths)]

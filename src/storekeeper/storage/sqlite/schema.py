@@ -1,0 +1,286 @@
+"""The database file: its tables, creation, upgrades, and what is refused. Imports `atomicfile`,
+the domain."""
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import apsw
+
+from storekeeper.domain.errors import DISK_FULL, CannotStart, CannotStartYet, Damaged, Outcome
+from storekeeper.storage import atomicfile
+from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
+from storekeeper.storage.sqlite import errors
+from storekeeper.storage.sqlite.connections import (
+    START_TIMEOUT,
+    connect,
+    open_read_only,
+    transaction,
+)
+
+APPLICATION_ID = 0x53544F52
+"""`STOR` in the file's header, the mark of a database of this program."""
+
+NEW_EPOCH = """(SELECT group_concat(substr('abcdfghijklmnopqrstuvwxyze234567', abs(random() % value) + 1, 1), '')
+      FROM json_each('[25,32,32,32,32,32,32,32]'))"""
+"""Selects eight random characters, of which the first makes no number of a version: neither a
+digit nor an e."""
+
+CHANGES_TABLE = "changes"
+"""The table of changes, which every writer writes to."""
+
+SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT ROWID")}
+    CREATE INDEX stores_by_name ON stores (name);  -- and, as in every index, by the primary key
+    CREATE INDEX changes_by_store ON changes (store_id);
+    CREATE TABLE collection (
+      one       INTEGER PRIMARY KEY CHECK (one = 1),
+      epoch     TEXT NOT NULL,      -- which history the versions count
+      backed_up INTEGER             -- when the latest backup was made: milliseconds since 1970, UTC; null: never
+    ) STRICT;
+    INSERT INTO collection (one, epoch) VALUES (1, {NEW_EPOCH});
+    CREATE TABLE probe (            -- what a probe of writes writes and deletes
+      one    INTEGER PRIMARY KEY CHECK (one = 1),
+      filler BLOB NOT NULL
+    ) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = ()
+"""The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
+
+A released one is never edited. Each renames CHANGES_TABLE, so that processes of older versions
+can write nothing, and leaves a view of the old name, so that these can read.
+"""
+
+_COMPLETE = {*TABLES, "collection", "probe"}
+"""The tables and views that have to exist."""
+
+_FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
+
+
+def current_number() -> int:
+    """Return the number of the schema that this program reads and writes."""
+    return SCHEMA_NUMBER + len(MIGRATIONS)
+
+
+def exists(path: Path) -> bool:
+    """Return whether there is a file at `path`. Raises CannotStart if this user may not know."""
+    with raising_cannot_start(path, "reading"):
+        return _size(path) is not None
+
+
+def prepare(path: Path, *, upgrade: bool = True) -> None:
+    """Create the database at `path`, or upgrade it to the present version.
+
+    Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot
+    be written; or if it is older and may not be upgraded.
+    """
+    path = Path(
+        os.path.realpath(path)
+    )  # the log is beside the file itself, not beside a link to it
+    with raising_cannot_start(path):
+        refuse_orphaned_log(path)
+        if not path.exists():
+            _create(path)
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            try:
+                return _check_and_upgrade(path, upgrade=upgrade)
+            except apsw.BusyError:
+                # SQLite waits for no lock in some steps of opening a file: of several first starts
+                # some would fail.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+
+def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
+    if not os.access(path, os.W_OK):
+        # SQLite would open it to read, and fail at the first write.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    _refuse_foreign(
+        path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()), upgrade=upgrade
+    )
+    with closing(connect(path)) as connection:
+        upgrade_schema(connection)
+        if upgrade:
+            # SQLite cannot write if another user owns the log; without waiting for a lock, it says
+            # so at once.
+            connection.set_busy_timeout(0)
+            with suppress(apsw.BusyError):
+                connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+
+
+@contextmanager
+def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]:
+    """Turn errors of SQLite and of the system into CannotStart, with one line for the operator."""
+    try:
+        yield
+    except apsw.NotADBError:
+        raise CannotStart("not a database: name another file", subject=str(path)) from None
+    except (
+        apsw.CorruptError,
+        apsw.SQLError,
+        UnicodeDecodeError,
+    ) as error:  # a column may have another name
+        raise Damaged(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
+    except apsw.BusyError:
+        raise CannotStart(
+            "locked by another program: stop that one first", subject=str(path)
+        ) from None
+    except apsw.NoMemError as error:
+        raise MemoryError(str(error)) from None  # the next attempt may get enough
+    except (apsw.Error, OSError) as error:
+        reason = (
+            error.strerror
+            if isinstance(error, OSError)
+            else errors.to_unavailable(error, Outcome.NONE)
+        )
+        if reason is None and isinstance(error, apsw.IOError):
+            raise CannotStart(
+                f"cannot be read or written ({error}): check the disk, which has to be a local one, because a"
+                " network or shared folder may lack locks or shared memory",
+                subject=str(path),
+            ) from None
+        if reason is None:
+            raise
+        raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
+            f"cannot be opened for {purpose} ({reason}): check that its folder exists and has space, and that"
+            " the user who runs this may write both, or name another file",
+            subject=str(path),
+        ) from None
+
+
+def open_source(path: Path) -> apsw.Connection:
+    """Open a database of this program for reading, even if nothing can be written there. Raises
+    CannotStart."""
+    path = Path(os.path.realpath(path))
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        prepare(path, upgrade=False)
+        with raising_cannot_start(path):
+            return connect(path, reader=True, timeout=START_TIMEOUT)
+    with raising_cannot_start(path, "reading"):
+        refuse_orphaned_log(path)
+        if not _refuse_foreign(path, _open_unwritable(path), upgrade=False):
+            raise CannotStart(
+                "empty, so there is nothing to read: name another file", subject=str(path)
+            )
+        return _open_unwritable(path)
+
+
+def files(path: Path) -> tuple[Path, ...]:
+    """Return the paths of all files of a database, whether they exist or not."""
+    return tuple(Path(os.path.realpath(path) + end) for end in ("", "-wal", "-shm", "-journal"))
+
+
+def refuse_orphaned_log(path: Path) -> None:
+    """Raise CannotStart if `path` has a log but no database, is an empty file, or is no regular
+    file."""
+    # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids
+    # would start at 1 again, and the acknowledged writes in that log would be gone.
+    if path.exists() and not path.is_file():
+        raise CannotStart("not a file: name another one", subject=str(path))
+    # In this order, and each once: another first start may be creating them, the log last.
+    _, log, _, journal = files(path)
+    journal_size, log_size, size = map(_size, (journal, log, path))
+    if size:
+        return
+    if log_size or journal_size:
+        orphan = log if log_size else journal
+        raise CannotStart(
+            f"gone but its log {orphan.name} is there: restore the file from a backup",
+            subject=str(path),
+        )
+    if size == 0:
+        raise CannotStart(
+            "empty, so not a database: restore it, or delete it to begin a new one",
+            subject=str(path),
+        )
+
+
+def _create(path: Path) -> None:
+    with atomicfile.unfinished(path) as new:
+        with closing(connect(new, create=True)) as connection:
+            upgrade_schema(connection)
+            # Closing would do so too, but not report a full disk; and only the file itself gets the
+            # name.
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        with suppress(FileExistsError):  # another process was first
+            atomicfile.publish(new, path)
+
+
+def _open_unwritable(path: Path) -> apsw.Connection:
+    # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no
+    # journal back.
+    _, wal, _, journal = files(path)
+    logs = [log for log in (wal, journal) if _size(log)]
+    if logs or wal.exists():
+        connection = open_read_only(path, immutable=False)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            return connection
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            connection.close()
+    if logs:
+        raise CannotStart(
+            f"not whole without {logs[0].name}: copy both to where they may be written",
+            subject=str(path),
+        )
+    return open_read_only(path, immutable=True)
+
+
+def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -> bool:
+    """Raise CannotStart if a file is no whole database that can be used; return whether it has
+    tables yet."""
+    has_no_log = not Path(f"{path}-wal").exists()
+    with (
+        closing(connection),
+        transaction(connection, "DEFERRED"),
+    ):  # of one moment: another start may upgrade it
+        owner = connection.pragma("application_id")
+        tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
+        version: int = connection.pragma("user_version")
+        pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
+    if owner != APPLICATION_ID and (tables or owner or version):
+        raise CannotStart("another program's database: name another file", subject=str(path))
+    if version:
+        check_schema_number(version, current_number(), str(path), upgrade=upgrade)
+    if version and not tables.issuperset((name,) for name in _COMPLETE):
+        raise Damaged("damaged (a table is missing): restore it from a backup", subject=str(path))
+    if has_no_log and path.stat().st_size < pages * page_size:
+        raise Damaged("damaged (its end is missing): restore it from a backup", subject=str(path))
+    return bool(version)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def upgrade_schema(connection: apsw.Connection) -> None:
+    """Create the tables in a new file, or apply the migrations that a database has not had yet."""
+    # Checked without the lock, which an import may hold for long.
+    if connection.pragma("user_version") == current_number():
+        return
+    # Else SQLite would rename no table on which somebody has a view.
+    connection.pragma("legacy_alter_table", True)
+    with transaction(connection, "IMMEDIATE"):
+        number = connection.pragma("user_version")
+        if not number:
+            connection.execute(SCHEMA)
+            number = SCHEMA_NUMBER
+        for migration in MIGRATIONS[number - SCHEMA_NUMBER :]:
+            try:
+                connection.execute(migration)
+            except apsw.SQLError as error:
+                raise CannotStart(
+                    f"cannot be upgraded ({error}): it has a table, view or trigger that is not"
+                    " ours; drop that first",
+                    subject=str(connection.filename),
+                ) from None
+        connection.pragma("user_version", current_number())
+        connection.pragma("application_id", APPLICATION_ID)

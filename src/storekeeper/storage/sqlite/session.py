@@ -1,0 +1,97 @@
+"""The session of one import, and of a bulk load. Imports apsw and the domain."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from storekeeper.domain.errors import Outcome, Unavailable
+from storekeeper.storage import intake as staging
+from storekeeper.storage.sqlite import connections, errors, schema
+from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+
+
+@contextmanager
+def session(
+    path: Path, identity: FileIdentity | None = None, *, lock_timeout: float = staging.LOCK_TIMEOUT
+) -> Iterator["SqliteSession"]:
+    """Open a session on a prepared file. Raises Unavailable.
+
+    `identity` is that of the file as this process has it open, if it has.
+    """
+    connect = identity.connect if identity else partial(connections.connect, path)
+    try:
+        connection = connect(timeout=lock_timeout)
+    except apsw.Error as error:
+        raise errors.to_unavailable(error, Outcome.NONE) or error from None
+    try:
+        identity = identity or FileIdentity(path)
+        connection.pragma("cache_size", -64 * 1024)
+        # The staged rows may need more space than there is memory.
+        connection.pragma("temp_store", "file")
+        yield SqliteSession(connection, identity, lock_timeout)
+        identity.check()
+    except apsw.Error as error:
+        raise errors.translate(error, connection, Outcome.UNKNOWN) from None
+    finally:
+        connection.close()
+
+
+@contextmanager
+def command_session(
+    path: Path, *, lock_timeout: float = staging.LOCK_TIMEOUT
+) -> Iterator["SqliteSession"]:
+    """Open a session for a command, on a file that exists. Raises CannotStart, Unavailable."""
+    schema.prepare(path, upgrade=False)
+    with schema.raising_cannot_start(path), session(path, lock_timeout=lock_timeout) as opened:
+        yield opened
+
+
+class SqliteSession:
+    """An `staging.Session` on a connection of its own."""
+
+    changes_table = CHANGES_TABLE
+    set_numbers = ""
+
+    def __init__(
+        self, connection: apsw.Connection, identity: FileIdentity, lock_timeout: float
+    ) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._lock_timeout = lock_timeout
+
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
+        # To SQLite, $1 is a name, with the number of its place; ?1 is a number.
+        return self._connection.execute(statement.replace("$", "?"), values)
+
+    def write(self, statement: str, values: tuple[Any, ...] = ()) -> int:
+        self.execute(statement, values)
+        return self._connection.changes()
+
+    def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+        values = ", ".join("?" * len(columns))
+        is_inside = self._connection.in_transaction
+        try:
+            with (
+                nullcontext()
+                if is_inside
+                else connections.transaction(self._connection, "DEFERRED")
+            ):
+                self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({values})", rows)
+        except apsw.FullError:
+            raise Unavailable(
+                "The disk with the folder of temporary files is full (TMPDIR names another)"
+            ) from None
+
+    @contextmanager
+    def writing(self, committing: Callable[[], None]) -> Iterator[None]:
+        deadline = time.monotonic() + self._lock_timeout
+        connections.retry_lock_until(self._connection, lambda: deadline)
+        with connections.transaction(self._connection, "IMMEDIATE", committing):
+            self._identity.check()
+            yield

@@ -1,0 +1,181 @@
+"""Snapshots for `transfer`, each on a connection of its own. Imports apsw, `atomicfile`, the
+domain."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import apsw
+
+from storekeeper.domain.errors import CannotStart, Outcome, Unavailable
+from storekeeper.storage import atomicfile
+from storekeeper.storage.collection import COUNTED, Row, Rows, Snapshot, State
+from storekeeper.storage.copying import VerificationFailed
+from storekeeper.storage.sql import ROW_ORDER, TABLES
+from storekeeper.storage.sqlite import connections, errors, schema
+from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.schema import CHANGES_TABLE, NEW_EPOCH
+
+_TABLE_NAMES = {table: table for table in TABLES} | {"changes": CHANGES_TABLE}
+
+_SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
+CHECK = "PRAGMA integrity_check(20)"
+RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
+
+
+class SqliteSnapshot:
+    """A Snapshot in a transaction of `connection`. Raises apsw's errors."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def state(self) -> State:
+        (row,) = self.select(COUNTED)
+        return State(*row)
+
+    def rows(self, table: str) -> Rows:
+        return self.select(
+            f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY {ROW_ORDER}"
+        )
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        columns = TABLES[table]
+        values = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {_TABLE_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
+        self._connection.executemany(statement, rows)
+
+    def finish(self, epoch: str | None) -> None:
+        """Do nothing: this snapshot was only read."""
+
+    def select(self, statement: str, *values: str | int) -> Rows:
+        yield from self._connection.execute(statement, values)
+
+
+class SourceSnapshot(SqliteSnapshot):
+    """What a command reads of a file. `before`: the file's `_modified`, if no lock keeps writers
+    out."""
+
+    def __init__(
+        self, connection: apsw.Connection, path: Path, before: tuple[int, int] | None
+    ) -> None:
+        super().__init__(connection)
+        self._path = path
+        self._before = before
+
+    def select(self, statement: str, *values: str | int) -> Rows:
+        try:
+            with schema.raising_cannot_start(self._path, "reading"):
+                yield from super().select(statement, *values)
+        except CannotStart:
+            self._check()
+            raise
+        self._check()
+
+    def _check(self) -> None:
+        if self._before not in (None, _modified(self._path)):
+            raise Unavailable("written meanwhile: try again", subject=str(self._path))
+
+
+class TargetSnapshot(SqliteSnapshot):
+    """A new file to fill, without a log, which nobody else has open. `stack` closes what this
+    opens to read it.
+
+    `descriptor` is one of its own, closed after all connections: before, that would drop their
+    locks.
+    """
+
+    def __init__(
+        self, path: Path, connection: apsw.Connection, descriptor: int, stack: ExitStack
+    ) -> None:
+        super().__init__(connection)
+        self.path = path
+        self._descriptor = descriptor
+        self._stack = stack
+
+    def finish(self, epoch: str | None) -> None:
+        """Set this epoch, or a new one, and commit; from then on read rows from the disk, not
+        from a cache."""
+        self._connection.execute(_SET_EPOCH, (epoch,))
+        self._connection.execute("COMMIT")
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        self._connection = self._stack.enter_context(
+            closing(connections.open_read_only(self.path, immutable=True))
+        )
+        if (found := self._connection.pragma("integrity_check")) != "ok":
+            raise VerificationFailed(
+                f"what was written is damaged ({found}): check the disk; nothing was kept of it"
+            )
+
+
+@contextmanager
+def live_snapshot(identity: FileIdentity) -> Iterator[Snapshot]:
+    """Open a collection for reading that this process has open. Raises apsw's errors, and
+    Failure."""
+    with (
+        closing(identity.connect(reader=True)) as connection,
+        connections.transaction(connection, "DEFERRED"),
+    ):
+        yield SqliteSnapshot(connection)
+
+
+@contextmanager
+def snapshot(path: Path) -> Iterator[Snapshot]:
+    """Open a collection for reading, even where nothing can be written. Raises CannotStart,
+    Unavailable."""
+    path = Path(os.path.realpath(path))
+    # Where there is no log and none can be created, nothing is locked: a service that may write
+    # could start, and its checkpoints would change the file while this reads it.
+    before = None if schema.files(path)[1].exists() else _modified(path)
+    with closing(schema.open_source(path)) as connection:
+        connection.execute("BEGIN")
+        yield SourceSnapshot(connection, path, before if connection.readonly("main") else None)
+
+
+@contextmanager
+def target(path: Path, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+    """Make a new file to fill, which gets its name when it is whole. Raises CannotStart,
+    Unavailable.
+
+    `committing` is called right before that.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        if path.exists():
+            raise CannotStart("there is a file of that name: name a new one", subject=str(path))
+        schema.refuse_orphaned_log(path)
+        with atomicfile.unfinished(path) as new:
+            with _open_target(new, path) as filled:
+                yield filled
+            committing()
+            atomicfile.publish(new, path)
+    except OSError as error:
+        raise CannotStart(f"cannot be written: {error.strerror}", subject=str(path)) from None
+
+
+def _modified(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@contextmanager
+def _open_target(new: Path, path: Path) -> Iterator[TargetSnapshot]:
+    """Open a file that is to get the name `path`."""
+    with ExitStack() as stack:
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT, 0o666)
+        stack.callback(os.close, descriptor)
+        connection = stack.enter_context(closing(apsw.Connection(str(new))))
+        try:
+            connections.exclude_others(connection)
+            schema.upgrade_schema(connection)
+            connection.execute("BEGIN EXCLUSIVE")
+            yield TargetSnapshot(new, connection, descriptor, stack)
+        except apsw.Error as error:
+            reason = (
+                errors.to_unavailable(errors.classify(error, connection), Outcome.NONE) or error
+            )
+            raise Unavailable(str(reason), subject=str(path)) from None

@@ -1,0 +1,60 @@
+"""The statements that follow from the columns of the tables, for SQLite. Imports the domain.
+
+Many rows go to SQLite as one parameter, else the thread would wait for the interpreter's lock
+with every row. A row that comes as JSONB is parsed once.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from storekeeper.domain.commands import MAX_KEYS_DELETED
+from storekeeper.storage.sql import CHANGES, CONTENT, OF_CHANGE, STORES
+from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+
+_encode = msgspec.json.Encoder().encode
+
+decode_integers = msgspec.json.Decoder(list[int]).decode
+"""Returns the integers of a JSON array."""
+
+
+def as_json(values: Iterable[object]) -> str:
+    """Return values, or rows of values, as one JSON array."""
+    return _encode(list(values)).decode()
+
+
+def _rows(columns: Iterable[str]) -> str:
+    """Return the SELECT of the rows that a parameter has as JSON, under these names."""
+    values = [f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(columns)]
+    return f"SELECT {', '.join(values)} FROM jsonb_each(?)"
+
+
+# The changes were just written: their pages are in memory. `LIMIT` keeps SQLite from reading all
+# stores to find them.
+_CHANGED = (
+    f"FROM ({_rows(('seq', 'folded'))}) AS new CROSS JOIN {CHANGES_TABLE} AS change USING (seq)"
+)
+_VALUES = ", ".join(OF_CHANGE[name] for name in STORES)
+INSERT = f"INSERT INTO stores ({', '.join(STORES)}, folded) SELECT {_VALUES}, folded {_CHANGED}"
+"""Makes stores of changes, given by their versions, each with what is searched of it."""
+UPDATE = f"""UPDATE stores
+  SET {", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")}, folded = change.folded
+  FROM (SELECT * {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
+ADD_CHANGES = f"INSERT INTO {CHANGES_TABLE} ({', '.join(CHANGES)}) {_rows(CHANGES)}"
+COMPARE = f"""WITH new AS MATERIALIZED ({_rows(("place", "id", *CONTENT))})
+  SELECT json_group_array(id), json_group_array(version),
+    json_group_array(place) FILTER (WHERE {" AND ".join(f"stores.{name} IS new.{name}" for name in CONTENT)})
+  FROM new CROSS JOIN stores USING (id)"""
+"""Selects of `commands.replacements`: the ids that exist, their versions, and the places whose
+content is equal."""
+FIND_KEYS = f"""SELECT keys.key, request, store_id, seq
+  FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value CROSS JOIN {CHANGES_TABLE} USING (seq)"""
+ADD_KEYS = f"INSERT INTO keys (key, request, seq, at) {_rows(('key', 'request', 'seq', 'at'))}"
+LAST_OLD_KEY = f"""SELECT n, at, (SELECT max(n) FROM keys) FROM keys
+  WHERE n = (SELECT min(n) FROM keys) + {MAX_KEYS_DELETED - 1}"""
+"""Selects the last of the keys that may be deleted at once, and the number of the newest."""
+DELETE_KEYS = "DELETE FROM keys WHERE n <= ?"
+STATE = f"""SELECT ifnull(count, 0), ifnull(seq, 0), epoch, ifnull(at, 0) FROM collection
+  LEFT JOIN {CHANGES_TABLE} ON seq = (SELECT max(seq) FROM {CHANGES_TABLE})"""
+"""Selects how many stores there are, the collection's version and epoch, and when its latest
+change was."""

@@ -1,0 +1,120 @@
+"""What lists cost, and that they are of the database as it is."""
+
+import asyncio
+import json
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.stores import Payload
+from storekeeper.storage.collection import Listing, Moment, Query
+from storekeeper.storage.sqlite import connections, reads, schema
+from storekeeper.storage.sqlite.snapshot import RENEW_EPOCH
+from tests.harness.client import load
+
+COUNT = 2500
+
+
+async def whole(listing: Listing) -> list[int]:
+    assert listing.rest is not None
+    text = listing.first + b"".join([part async for part in listing.rest])
+    return [store["id"] for store in json.loads(b"[%b]" % text)]
+
+
+def test_no_page_holds_the_event_loop_for_many_long_addresses(tmp_path: Path) -> None:
+    """However a list came to its stores: by range, by name, or as of a version."""
+    path = tmp_path / "stores.db"
+    schema.prepare(path)
+    load(f"sqlite:///{path}", [Payload("Long", "x" * 2**20)] * 8, only_if_empty=True)
+    with closing(connections.connect(path, reader=True)) as connection:
+        reader = reads.Reader(connection)
+        for query in (Query(), Query("Long"), Query(at=Moment(8))):
+            listing = reader.list(query)
+            assert len(listing.first) < 3 * 2**20
+            assert asyncio.run(whole(listing)) == list(range(1, 9))
+
+
+def restore(source: Path, target: Path) -> None:
+    with (
+        closing(apsw.Connection(str(source))) as one,
+        closing(apsw.Connection(str(target))) as other,
+        other.backup("main", one, "main") as copying,
+    ):
+        copying.step()
+
+
+def replace(path: Path, name: str, id: int = 7) -> None:
+    change = (
+        "SELECT max(seq) + 1, ?, ?, NULL, max(at) + 1 + (? = 'Lost'), max(count), 0 FROM changes"
+    )
+    latest = "(SELECT max(seq) FROM changes)"
+    with closing(apsw.Connection(str(path))) as other, other:
+        other.execute(f"INSERT INTO changes {change}", (id, name, name))
+        other.execute(f"UPDATE stores SET name = ?, version = {latest} WHERE id = ?", (name, id))
+
+
+def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_path: Path) -> None:
+    """The version goes backwards, and is reached again by other changes; only then the epoch is
+    renewed."""
+    path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
+    schema.prepare(path)
+    load(
+        f"sqlite:///{path}",
+        [Payload(f"Store {number}") for number in range(1, COUNT + 1)],
+        only_if_empty=True,
+    )
+
+    with closing(connections.connect(path, reader=True)) as connection:
+        reader = reads.Reader(connection)
+
+        def seventh(query: Query) -> str:
+            name: str = json.loads(b"[%b]" % reader.list(query).first)[6]["name"]
+            return name
+
+        restore(path, backup)
+        replace(path, "Lost")
+        assert (seventh(Query()), seventh(Query(at=Moment(COUNT + 1)))) == ("Lost", "Lost")
+        restore(backup, path)
+        assert seventh(Query()) == "Store 7"
+        replace(path, "Kept")
+        with closing(apsw.Connection(str(path))) as other:
+            other.execute(RENEW_EPOCH)
+        assert (seventh(Query()), seventh(Query(at=Moment(COUNT + 1)))) == ("Kept", "Kept")
+        assert seventh(Query(at=Moment(COUNT))) == "Store 7"
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_pages_are_cached_for_their_history_alone(tmp_path: Path, later: int) -> None:
+    """A restore is not noticed before others have reached the same version, or a later one."""
+    path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
+    schema.prepare(path)
+    load(
+        f"sqlite:///{path}",
+        [Payload(f"Store {number}") for number in range(1, COUNT + 1)],
+        only_if_empty=True,
+    )
+    with closing(connections.connect(path, reader=True)) as connection:
+        reader = reads.Reader(connection)
+        restore(path, backup)
+        replace(path, "Lost")
+        assert b'"Lost"' in reader.list(Query()).first
+        restore(backup, path)
+        for id in range(1001, 1002 + later):
+            replace(path, "Kept", id)
+        assert b'"Lost"' not in reader.list(Query()).first
+
+
+def test_a_long_list_ends_when_the_version_goes_backwards(tmp_path: Path) -> None:
+    path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
+    schema.prepare(path)
+    load(f"sqlite:///{path}", [Payload("One")], only_if_empty=True)
+    restore(path, backup)
+    load(f"sqlite:///{path}", [Payload("Many")] * COUNT)
+    with closing(connections.connect(path, reader=True)) as connection:
+        listing = reads.Reader(connection).list(Query())
+        restore(backup, path)
+        with pytest.raises(Unavailable, match="restored while the list was read"):
+            asyncio.run(whole(listing))
