@@ -1,4 +1,4 @@
-"""The `storekeeper` command, also as `python -m storekeeper`. May import the command line only."""
+"""The `storekeeper` command, also as `python -m storekeeper`."""
 
 import gc
 import os

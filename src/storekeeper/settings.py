@@ -1,4 +1,4 @@
-"""The settings: each is defined once, with its default, range and help. Imports the domain."""
+"""The settings: each is defined once, with its default, range and help."""
 
 import os
 import re

@@ -1,2 +1,1 @@
-"""The Store Resource API over HTTP: the contract (`resource`) and its two adapters. Imports the
-domain."""
+"""The Store Resource API over HTTP: the contract (`resource`) and its two adapters."""

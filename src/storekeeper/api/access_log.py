@@ -1,5 +1,5 @@
 """The access log: a line for each response, or for each error, without what only its client may
-know. Imports `http`.
+know.
 
 No path, query, payload or token is in it: the path of a route, and the name of a token.
 """

@@ -1,5 +1,4 @@
-"""The adapter from HTTP to all routes: plans, admits and runs requests. Imports `http`, the
-domain."""
+"""The adapter from HTTP to all routes: plans, admits and runs requests."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

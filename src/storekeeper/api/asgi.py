@@ -1,4 +1,4 @@
-"""The application for another ASGI server, over the same routes, gate and plans. Imports `http`."""
+"""The application for another ASGI server, over the same routes, gate and plans."""
 
 import asyncio
 from collections.abc import Callable

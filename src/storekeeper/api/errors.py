@@ -1,4 +1,4 @@
-"""The table from the domain's errors to responses. Imports `http` and the domain."""
+"""The table from the domain's errors to responses."""
 
 from collections.abc import Iterable
 

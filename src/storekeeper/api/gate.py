@@ -1,5 +1,4 @@
-"""The gate decides which requests are admitted, to every route. Imports `http`, `tokens` and the
-domain.
+"""The gate decides which requests are admitted, to every route.
 
 What the head and the settings alone decide is part of the plan, which is remembered with its
 head. What also depends on the time and on the present tokens is decided anew for each request,

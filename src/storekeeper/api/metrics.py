@@ -1,4 +1,4 @@
-"""What the processes of a service count. Imports `http` and the domain.
+"""What the processes of a service count.
 
 Each process counts in the slot of its number, and the one after it goes on there, so that no
 total falls. All slots are one block of shared memory. Label sets are closed: no client can make

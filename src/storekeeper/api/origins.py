@@ -1,5 +1,5 @@
 """Requests from web pages: which are refused, and which pages may read the response (decision
-43). Imports `http`.
+43).
 
 All of it is a pure function of a request's head and the settings.
 """

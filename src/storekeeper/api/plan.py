@@ -1,4 +1,4 @@
-"""Plans: what a request's head asks for, and whether the gate admits it. Imports `http`."""
+"""Plans: what a request's head asks for, and whether the gate admits it."""
 
 from collections.abc import Callable
 

@@ -1,5 +1,4 @@
-"""What a head demands: its media type, entity tags, an Idempotency-Key. Imports `http` and the
-domain.
+"""What a head demands: its media type, entity tags, an Idempotency-Key.
 
 Decisions 14, 33 and 36. `tests/api/test_conditions.py` holds the grammar of the tags (RFC 9110,
 section 13.1) against a second reading of it, `tests/oracles/entity_tags.py`.

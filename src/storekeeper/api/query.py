@@ -1,5 +1,5 @@
 """The query of a target: which stores, page, moment, changes (decisions 18, 19, 37 to 40, 51),
-what an import or an export shall do. Imports `exports`, `sheets` and the domain.
+what an import or an export shall do.
 
 Each function reads the parameters that its route has and ignores all others.
 """

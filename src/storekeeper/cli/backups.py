@@ -1,4 +1,4 @@
-"""The commands backup, verify, restore and copy. Each imports what it needs when it runs."""
+"""The commands backup, verify, restore and copy."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""The command that prints changes. Imports what it needs when it runs."""
+"""The command that prints changes."""
 
 import os
 import stat

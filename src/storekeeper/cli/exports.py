@@ -1,4 +1,4 @@
-"""The command that exports stores. Imports what it needs when it runs."""
+"""The command that exports stores."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The command `import`, and what it says. Imports what it needs when it runs."""
+"""The command `import`, and what it says."""
 
 import os
 import shutil

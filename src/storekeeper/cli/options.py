@@ -1,4 +1,4 @@
-"""Settings as options of commands. Imports the settings."""
+"""Settings as options of commands."""
 
 import functools
 import inspect

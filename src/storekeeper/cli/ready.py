@@ -1,4 +1,4 @@
-"""The command that asks a service whether it is ready. Imports what it needs when it runs."""
+"""The command that asks a service whether it is ready."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""What a command prints, its standard streams, and Ctrl-C. Imports the domain."""
+"""What a command prints, its standard streams, and Ctrl-C."""
 
 import os
 import signal

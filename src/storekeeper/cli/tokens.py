@@ -1,4 +1,4 @@
-"""The commands on tokens: add, list, revoke. Each imports what it needs when it runs."""
+"""The commands on tokens: add, list, revoke."""
 
 import time
 from datetime import UTC, datetime

@@ -1,1 +1,1 @@
-"""Batches, and blocking work on threads. Imports the domain's errors."""
+"""Batches, and blocking work on threads."""

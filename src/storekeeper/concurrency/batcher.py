@@ -1,7 +1,4 @@
-"""Gathers requests into batches, each of which is served together, and limits how many wait.
-
-Imports the domain's errors.
-"""
+"""Gathers requests into batches, each of which is served together, and limits how many wait."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Blocking work on a thread that no exit waits for. Imports the domain's errors."""
+"""Blocking work on a thread that no exit waits for."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Work of which only some may run at once. Imports the domain's errors."""
+"""Work of which only some may run at once."""
 
 import asyncio
 

@@ -1,5 +1,4 @@
 """Domain: commands that write, and the one pure function that decides what a batch writes.
-Imports only the domain.
 
 Both databases carry out what `apply` returns; no other code contains a rule of a write.
 """

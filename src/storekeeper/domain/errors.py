@@ -1,5 +1,4 @@
-"""Domain: what can go wrong. Any other error than a StorekeeperError is a bug. Imports nothing
-of the project."""
+"""Domain: what can go wrong. Any other error than a StorekeeperError is a bug."""
 
 from enum import StrEnum
 

@@ -1,5 +1,4 @@
 """Domain: what an import of rows does, decided by one pure function (decisions 42, 52, 53, 55).
-Imports the domain.
 
 `cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `Row` of each of its rows,
 `staging` puts them into a temporary table, asks a `Plan` what becomes of each, and writes that.

@@ -1,5 +1,4 @@
-"""Domain: what can be wrong with the rows of a file, and how that is told. Imports only the
-domain."""
+"""Domain: what can be wrong with the rows of a file, and how that is told."""
 
 from typing import NamedTuple
 

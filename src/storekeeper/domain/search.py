@@ -1,5 +1,4 @@
-"""Domain: the text of a store that is searched, and what a search looks for (decision 39).
-Imports the tables."""
+"""Domain: the text of a store that is searched, and what a search looks for (decision 39)."""
 
 import unicodedata
 from itertools import filterfalse

@@ -1,4 +1,4 @@
-"""Domain: a store, and its rules with their exact messages. Imports only the domain's errors."""
+"""Domain: a store, and its rules with their exact messages."""
 
 from typing import Annotated
 

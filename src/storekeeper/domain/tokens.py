@@ -1,5 +1,4 @@
-"""Domain: the tokens that clients send (RFC 6750): their form, names, expiry. Imports only the
-domain.
+"""Domain: the tokens that clients send (RFC 6750): their form, names, expiry.
 
 A token is `skt_`, 43 random letters and digits (256 bits), and 6 of a checksum, by which a
 scanner for leaked secrets recognizes it. The service shows it once; the database has its

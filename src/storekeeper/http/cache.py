@@ -1,5 +1,4 @@
-"""The response cache: the bytes of a request lead to the response that they got. Imports nothing
-of the project.
+"""The response cache: the bytes of a request lead to the response that they got.
 
 The same bytes and the same database give the same response: that is the whole proof. The change
 token tells whether the database is the same. It is taken before a response is read, so a

@@ -1,4 +1,4 @@
-"""The timeouts of one connection, and how much its client has read. Imports nothing of the project.
+"""The timeouts of one connection, and how much its client has read.
 
 A sweep checks every connection twice a second, so that no request needs a timer.
 """

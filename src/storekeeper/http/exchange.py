@@ -1,5 +1,4 @@
-"""One request and its response, which is sent here: whole or as a stream, at once or later.
-Imports events."""
+"""One request and its response, which is sent here: whole or as a stream, at once or later."""
 
 from collections.abc import Callable
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""The limits of one process: its connections, and the memory that they may take. Imports events.
+"""The limits of one process: its connections, and the memory that they may take.
 
 The connection limit costs time for a new connection, not for a request. At the limit, each new
 connection closes the one that has been idle for longest.

@@ -1,5 +1,4 @@
-"""The head cache: plain requests, each whole in one read, cost no parser. Imports nothing of the
-project but `http`.
+"""The head cache: plain requests, each whole in one read, cost no parser.
 
 A request is plain if its line and all its fields match strict patterns, which llhttp and the
 checks of `request.py` accept. Any other request is `None` here, and `reader.py` reads it from

@@ -1,5 +1,4 @@
-"""Bytes of one connection in, requests or a refusal out. It does no I/O. Imports httptools and
-events.
+"""Bytes of one connection in, requests or a refusal out. It does no I/O.
 
 The careful way: `plain.py` is the short one. `docs/architecture.md` has a picture of the phases.
 """

@@ -1,5 +1,4 @@
 """A request, and the checks of its head where RFC 9112 and the limits are stricter than llhttp.
-Imports httptools.
 
 Decisions 15, 16, 27 and 28.
 """

@@ -1,4 +1,4 @@
-"""What all connections of one process share. Imports nothing of the project but `http`."""
+"""What all connections of one process share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

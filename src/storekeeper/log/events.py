@@ -1,5 +1,4 @@
-"""The events that the service logs, and how often. Imports `log`, and structlog at the first
-line."""
+"""The events that the service logs, and how often."""
 
 import asyncio
 import atexit

@@ -1,5 +1,4 @@
-"""A log whose lines a thread writes: who logs never waits for a reader. Imports nothing of the
-project."""
+"""A log whose lines a thread writes: who logs never waits for a reader."""
 
 import os
 import select

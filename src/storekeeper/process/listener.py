@@ -1,5 +1,4 @@
-"""What the service needs of the system: a socket, its clients, and open files. Imports `http`
-and the domain."""
+"""What the service needs of the system: a socket, its clients, and open files."""
 
 import fcntl
 import os

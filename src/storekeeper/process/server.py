@@ -1,5 +1,4 @@
-"""Runs the service with uvicorn: start, workers, drain, stop. Imports every part but the
-commands'."""
+"""Runs the service with uvicorn: start, workers, drain, stop."""
 
 import asyncio
 import math

@@ -1,5 +1,4 @@
-"""The wiring: settings in, running service out; start, drain, stop. Imports every part but the
-commands'."""
+"""The wiring: settings in, running service out; start, drain, stop."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Keeps worker processes running: starts, watches, replaces and stops them. Imports events.
+"""Keeps worker processes running: starts, watches, replaces and stops them.
 
 One loop checks everything and never blocks for long, so that a stop works at any time.
 """

@@ -1,4 +1,4 @@
-"""Spreadsheets: CSV, XLSX and JSON lines; rows in, rows out. Imports the domain."""
+"""Spreadsheets: CSV, XLSX and JSON lines; rows in, rows out."""
 
 from storekeeper.domain.errors import StorekeeperError
 

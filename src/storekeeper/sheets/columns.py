@@ -1,5 +1,4 @@
-"""Which cells of a row are the fields of a store, by the names of their columns (decision 53).
-Imports the domain."""
+"""Which cells of a row are the fields of a store, by the names of their columns (decision 53)."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

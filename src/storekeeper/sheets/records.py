@@ -1,5 +1,4 @@
-"""Files as records, each the cells of one row: CSV (RFC 4180), JSON lines, XLSX. Imports nothing
-else.
+"""Files as records, each the cells of one row: CSV (RFC 4180), JSON lines, XLSX.
 
 Nothing is guessed: a text is UTF-8, or UTF-16 with its byte order mark, or what the caller says.
 """

@@ -1,4 +1,4 @@
-"""Stores as CSV (RFC 4180), XLSX or JSON lines, a row at a time. Imports the domain.
+"""Stores as CSV (RFC 4180), XLSX or JSON lines, a row at a time.
 
 The same rows make the same bytes, whenever and wherever they are written.
 """

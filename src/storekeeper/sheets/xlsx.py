@@ -2,7 +2,6 @@
 be a large sheet.
 
 As a program, it reads the workbook on standard input, and writes its first sheet as JSON lines.
-Imports nothing else.
 """
 
 import os

@@ -1,5 +1,4 @@
-"""Files that get their names when they are complete and on the disk. Imports nothing of the
-project."""
+"""Files that get their names when they are complete and on the disk."""
 
 import errno
 import os

@@ -1,5 +1,4 @@
-"""Backups: one verified file of a whole collection, and the way back. Imports `databases`, all
-databases, the domain.
+"""Backups: one verified file of a whole collection, and the way back.
 
 Files get their names by `atomicfile`.
 """

@@ -1,4 +1,4 @@
-"""Domain: what any database must promise, in words. Imports only the domain.
+"""Domain: what any database must promise, in words.
 
 To add a database, read this file and `databases.Database`, name it in `databases.database` and
 in `KINDS` of `tests/harness/databases.py`, then make `tests/domain` pass for it.

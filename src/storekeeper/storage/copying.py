@@ -1,5 +1,4 @@
-"""Copies a collection from one database to another, verified, all or nothing. Imports the
-domain."""
+"""Copies a collection from one database to another, verified, all or nothing."""
 
 import hashlib
 import itertools

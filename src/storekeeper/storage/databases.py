@@ -1,5 +1,4 @@
-"""The database that a URL names, and what commands do with one. Imports all databases,
-`transfer`, the domain."""
+"""The database that a URL names, and what commands do with one."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,5 +1,4 @@
 """Imports rows into a database, all or nothing, in the words that both databases understand.
-Imports the domain.
 
 The rows are staged, and compared with the stores, before the lock of writers is taken; behind it
 they are compared again only if there was a change in between.

@@ -1,5 +1,4 @@
-"""Domain: the tables of a collection and their columns, the same in every database. Imports only
-the domain.
+"""Domain: the tables of a collection and their columns, the same in every database.
 
 Both databases make their statements from these names, and a copy transfers just these tables.
 What each column means stands in `statements_of_tables`.

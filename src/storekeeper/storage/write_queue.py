@@ -1,5 +1,4 @@
-"""Group commit: all writes that wait are one transaction. Imports the domain, `concurrency` and
-`write_state`.
+"""Group commit: all writes that wait are one transaction.
 
 64 creates cost what one costs: on SQLite one fsync, on PostgreSQL two round trips.
 """

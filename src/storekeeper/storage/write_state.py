@@ -1,5 +1,4 @@
-"""Whether this process's writes are refused, and since when; tells the log. Imports the domain
-and events."""
+"""Whether this process's writes are refused, and since when; tells the log."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,4 @@
-"""The route /api/changes: pages and server-sent events (decisions 40, 45, 51). Imports `http`
-and the domain.
+"""The route /api/changes: pages and server-sent events (decisions 40, 45, 51).
 
 While clients listen, one task of the process looks for changes, also for those of other
 processes and machines. A page is read once for all listeners at the same place. Each listener is

@@ -1,5 +1,4 @@
-"""The console at /console/, with the files of `storekeeper/console`; and /, which leads there.
-Imports `http`."""
+"""The console at /console/, with the files of `storekeeper/console`; and /, which leads there."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The routes /openapi.json and /docs, a page that asks no other host. Imports `http`.
+"""The routes /openapi.json and /docs, a page that asks no other host.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the
 service: every route, method, status, header, limit and error message that one has, the other has

@@ -1,5 +1,4 @@
-"""The route /api/export: all stores, or some, as a file. Imports `exports`, `sheets`, `http` and
-the domain.
+"""The route /api/export: all stores, or some, as a file.
 
 A thread writes the file, of one moment, before anything is sent: so a slow client keeps no
 transaction open, and what is sent is whole.

@@ -1,4 +1,4 @@
-"""The operator's routes: health and metrics. Imports `http`, `concurrency` and the domain."""
+"""The operator's routes: health and metrics."""
 
 import time
 from asyncio import ensure_future

@@ -1,5 +1,4 @@
-"""Temporary files of imports and exports, and how long these may take. Imports `http` and the
-domain's errors."""
+"""Temporary files of imports and exports, and how long these may take."""
 
 import gc
 import time

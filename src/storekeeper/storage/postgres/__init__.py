@@ -1,5 +1,4 @@
-"""The shared collection: one PostgreSQL database, any number of machines. Imports the domain,
-`concurrency`, `transfer` and `write_queue`."""
+"""The shared collection: one PostgreSQL database, any number of machines."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

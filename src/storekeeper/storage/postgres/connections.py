@@ -1,5 +1,4 @@
-"""A session: the URL of its database, its connection, its settings. Imports psycopg and the
-domain."""
+"""A session: the URL of its database, its connection, its settings."""
 
 import logging
 import os

@@ -1,5 +1,4 @@
-"""A connection in pipeline mode: statements in, results out, one round trip each. Imports libpq
-and the domain.
+"""A connection in pipeline mode: statements in, results out, one round trip each.
 
 psycopg opens it; then libpq carries the statements, several in one round trip. libpq tells
 exactly which of them were sent, completed or lost, and that decides the outcome that a client is

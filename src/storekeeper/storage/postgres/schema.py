@@ -1,5 +1,4 @@
-"""The tables of the database, their migrations, and rows as parameters. Imports psycopg and the
-domain."""
+"""The tables of the database, their migrations, and rows as parameters."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""The session of one import, and of a bulk load. Imports psycopg and the domain."""
+"""The session of one import, and of a bulk load."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

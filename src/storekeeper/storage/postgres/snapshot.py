@@ -1,4 +1,4 @@
-"""Snapshots for `transfer`, each on a connection of its own. Imports psycopg and the domain."""
+"""Snapshots for `transfer`, each on a connection of its own."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

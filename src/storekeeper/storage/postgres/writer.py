@@ -1,5 +1,4 @@
-"""Writes of the shared collection: a batch is one transaction, under one lock. Imports the
-domain, `write_queue`.
+"""Writes of the shared collection: a batch is one transaction, under one lock.
 
 One row is the lock of all writers on all machines, and contains the numbers that it guards. A
 batch takes two round trips: the lock with the numbers and what the batch touches, then all that

@@ -1,5 +1,4 @@
-"""The embedded collection: one SQLite file, any number of processes. Imports the domain,
-`concurrency`, `transfer` and `write_queue`."""
+"""The embedded collection: one SQLite file, any number of processes."""
 
 import asyncio
 import os

@@ -1,5 +1,4 @@
-"""The blocking half of writing: a batch becomes one transaction, one fsync. Imports the domain,
-`write_queue`.
+"""The blocking half of writing: a batch becomes one transaction, one fsync.
 
 It runs on the writer thread and knows neither the event loop nor the queue.
 """

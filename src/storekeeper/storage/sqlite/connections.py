@@ -1,5 +1,4 @@
-"""Connections to a database file: pragmas that every promise rests on, locks, transactions.
-Imports the domain."""
+"""Connections to a database file: pragmas that every promise rests on, locks, transactions."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The one table of SQLite's errors, and what each of them means. Imports apsw and the domain."""
+"""The one table of SQLite's errors, and what each of them means."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""Whether an open database is still the one that its path names. Imports apsw and the domain.
+"""Whether an open database is still the one that its path names.
 
 SQLite does not notice that a file was deleted or replaced below it, and goes on with one without
 a name. Processes with different indexes of the log (`-shm`) do not see each other's locks, and

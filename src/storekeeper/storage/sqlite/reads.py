@@ -1,4 +1,4 @@
-"""Reads of the SQLite collection, on the event loop's own connection. Imports apsw and the domain.
+"""Reads of the SQLite collection, on the event loop's own connection.
 
 A read of one store or of one page takes less than half a millisecond, so it is completed at
 once. A long list is read page by page, each page as of the first one's version, so that no slow

@@ -1,5 +1,4 @@
-"""Another file in the place of a database, whose own files are kept. Imports `atomicfile`, the
-domain."""
+"""Another file in the place of a database, whose own files are kept."""
 
 import os
 from collections.abc import Iterator

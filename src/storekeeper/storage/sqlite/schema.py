@@ -1,5 +1,4 @@
-"""The database file: its tables, creation, upgrades, and what is refused. Imports `atomicfile`,
-the domain."""
+"""The database file: its tables, creation, upgrades, and what is refused."""
 
 import errno
 import os

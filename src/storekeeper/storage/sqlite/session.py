@@ -1,4 +1,4 @@
-"""The session of one import, and of a bulk load. Imports apsw and the domain."""
+"""The session of one import, and of a bulk load."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

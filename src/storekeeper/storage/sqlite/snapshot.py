@@ -1,5 +1,4 @@
-"""Snapshots for `transfer`, each on a connection of its own. Imports apsw, `atomicfile`, the
-domain."""
+"""Snapshots for `transfer`, each on a connection of its own."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The statements that follow from the columns of the tables, for SQLite. Imports the domain.
+"""The statements that follow from the columns of the tables, for SQLite.
 
 Many rows go to SQLite as one parameter, else the thread would wait for the interpreter's lock
 with every row. A row that comes as JSONB is parsed once.

@@ -1,5 +1,4 @@
-"""The event loop's half of writing: a thread carries out the batches. Imports `concurrency` and
-the domain."""
+"""The event loop's half of writing: a thread carries out the batches."""
 
 import asyncio
 import threading
