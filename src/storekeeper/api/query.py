@@ -14,13 +14,12 @@ from storekeeper.domain import search
 from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Import, OnConflict
-from storekeeper.domain.stores import MAX_NAME_LENGTH
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.columns import parse_maps
 from storekeeper.sheets.export import Export
 from storekeeper.sheets.records import check_encoding
 from storekeeper.storage.collection import Moment, Query
-from storekeeper.storage.sql import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
 """How the value of each parameter is read, if it is wrong with None, ValueError or BadFile; and

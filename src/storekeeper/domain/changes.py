@@ -1,15 +1,14 @@
-"""Domain: changes as clients see them, cursors, and the statement that selects a page. Imports
-only the domain."""
+"""Domain: changes as clients see them, and cursors."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
-from storekeeper.domain.errors import EpochEnded, Unavailable
-from storekeeper.storage.sql import MAX_INTEGER
+from storekeeper.domain.errors import EpochEnded
+from storekeeper.domain.stores import MAX_INTEGER
 
 DEFAULT_LIMIT = 100
 """Changes of a page, unless the client says otherwise."""
@@ -124,52 +123,3 @@ class ChangesPage(NamedTuple):
             encoded.append(data)
             size += len(data) + 1  # and a comma
         return encoded
-
-
-def statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
-    """Return the statement that selects a page, in the words of both databases, and its parameters.
-
-    It is one statement, so that all it finds is of one moment: a change that commits between two
-    would be skipped. It finds by the lengths alone where the page ends, so that no content is
-    loaded behind that.
-    """
-    order, is_behind = ("DESC", "<") if query.newest_first else ("ASC", ">")
-    of_store, limit = (
-        ("", "$2") if query.store is None else (" AND store_id = CAST($2 AS bigint)", "$3")
-    )
-
-    def of(seq: str, column: str) -> str:  # no join, for which PostgreSQL may read the whole table
-        return f"(SELECT {column} FROM changes AS one WHERE one.seq = {seq})"  # noqa: S608 - of constants alone
-
-    text = f"""WITH page AS (
-        SELECT seq, store_id, at, token_number FROM changes WHERE seq {is_behind} CAST($1 AS bigint){of_store}
-        ORDER BY seq {order} LIMIT CAST({limit} AS bigint)),
-      pairs AS (
-        SELECT page.*, (SELECT max(seq) FROM changes AS earlier
-          WHERE earlier.store_id = page.store_id AND earlier.seq < page.seq) AS previous FROM page),
-      sized AS (
-        SELECT pairs.*, sum(coalesce({of("pairs.seq", "octet_length(address)")}, 0)
-            + coalesce({of("pairs.previous", "octet_length(address)")}, 0))
-          OVER (ORDER BY seq {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM pairs)
-      SELECT (SELECT coalesce(max(seq), 0) FROM changes), epoch,
-        sized.seq, sized.store_id, {of("sized.seq", "name")}, {of("sized.seq", "address")}, sized.at,
-        (SELECT name FROM tokens WHERE number = sized.token_number),
-        sized.previous, {of("sized.previous", "name")}, {of("sized.previous", "address")}
-      FROM collection LEFT JOIN sized ON coalesce(before, 0) < {MAX_PAGE_BYTES}
-      WHERE one = 1 ORDER BY sized.seq {order}"""  # noqa: S608 - as above
-    after = MAX_INTEGER if query.after.seq is None else query.after.seq
-    return text, (after, *(() if query.store is None else (query.store,)), query.limit)
-
-
-def page_of(rows: Iterable[Sequence[Any]], query: ChangesQuery) -> ChangesPage:
-    """Return the page in the rows of `statement`.
-
-    Raises EpochEnded if the collection has no such place, Unavailable if a restore left no row
-    of the collection.
-    """
-    found = list(rows)
-    if not found:
-        raise Unavailable("The row of the collection is missing")
-    version, epoch = found[0][:2]
-    query.after.number(version, epoch)
-    return ChangesPage([Change(*row[2:]) for row in found if row[2] is not None], version, epoch)

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from storekeeper.domain.stores import MAX_NAME_LENGTH
-from storekeeper.storage.sql import MAX_EXTERNAL_LENGTH
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
 
 MAX_LISTED = 1000
 """Problems and changes of a report; more are only counted."""

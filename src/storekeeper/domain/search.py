@@ -4,7 +4,7 @@ import unicodedata
 from itertools import filterfalse
 from typing import NamedTuple
 
-from storekeeper.storage.sql import MAX_INTEGER
+from storekeeper.domain.stores import MAX_INTEGER
 
 MAX_SEARCHED_LENGTH = 500
 """Characters of an address that are searched. One character may fold to 18."""
@@ -59,7 +59,7 @@ class Search(NamedTuple):
     follows: bool = False
 
     def parameters(self, after: int, limit: int) -> tuple[str | int, ...]:
-        """Return the parameters of `statement` for the first `limit` stores behind the id
+        """Return the parameters of `storage.sql.search_statement` for the first `limit` stores behind the id
         `after`."""
         words = (*self.words, *("",) * (MAX_WORDS - len(self.words)))
         return min(after, MAX_INTEGER), self.id, *words, limit, self.text
@@ -78,23 +78,3 @@ def parse(text: str) -> Search | None:
 
 NOTHING = Search((_NEVER,), "")
 """A search that finds no store."""
-
-
-def statement(position: str) -> str:
-    """Return the statement that finds the ids of stores, ascending, but that of `Search.id`.
-
-    `position` is the database's function that returns where a text has another one, 0 for
-    nowhere, 1 for an empty one.
-    """
-    # CASE looks for a word only in texts that have the words before it. And it leaves PostgreSQL no
-    # guess of how few these are, by which it would read all stores, and sort, instead of ending at
-    # the limit.
-    lacking = " ".join(
-        f"WHEN {position}(folded, ${number}) = 0 THEN false" for number in range(3, 3 + MAX_WORDS)
-    )
-    limit, text = f"${3 + MAX_WORDS}", f"${4 + MAX_WORDS}"
-    return f"""SELECT id FROM (
-        SELECT id FROM stores WHERE id > $1 AND id <> $2 AND CASE {lacking} ELSE true END
-        ORDER BY id LIMIT {limit}) AS scanned
-      UNION SELECT store_id FROM external_ids WHERE value = {text} AND store_id > $1 AND store_id <> $2
-      ORDER BY id LIMIT {limit}"""  # noqa: S608 - of constants alone

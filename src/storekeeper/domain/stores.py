@@ -9,6 +9,12 @@ from storekeeper.domain.errors import InvalidInput
 MAX_NAME_LENGTH = 30
 """Characters of a name: Unicode code points (decision 7)."""
 
+MAX_INTEGER = 2**63 - 1
+"""The greatest integer of a column, in both databases."""
+
+MAX_EXTERNAL_LENGTH = 200
+"""Characters of a key of an outside system, and of the name of its column."""
+
 
 class Payload(msgspec.Struct, frozen=True):
     """The complete content of a store, which a client sends to create or replace the store."""

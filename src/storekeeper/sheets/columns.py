@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import FIELDS, BadFile
-from storekeeper.storage.sql import MAX_EXTERNAL_LENGTH
 
 Cell = Callable[[Sequence[object]], object]
 """Returns the value of a field in the cells of a row."""

@@ -10,9 +10,9 @@ import msgspec
 
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.search import Search
-from storekeeper.domain.stores import Payload
+from storekeeper.domain.stores import MAX_INTEGER, Payload
 from storekeeper.storage.collection import Moment, Rows, Snapshot, check_moment
-from storekeeper.storage.sql import FIELDS, MAX_INTEGER
+from storekeeper.storage.sql import FIELDS
 
 COLUMNS = ("id", *Payload.__struct_fields__, "version")
 

@@ -28,11 +28,15 @@ from storekeeper.domain.problems import (
     limited,
     shown,
 )
-from storekeeper.domain.stores import MAX_NAME_LENGTH, check_payload
+from storekeeper.domain.stores import (
+    MAX_EXTERNAL_LENGTH,
+    MAX_INTEGER,
+    MAX_NAME_LENGTH,
+    check_payload,
+)
 from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.columns import Columns
 from storekeeper.sheets.records import open_sheet
-from storekeeper.storage.sql import MAX_EXTERNAL_LENGTH, MAX_INTEGER
 
 PROBLEM_COLUMN = "problem"
 """The column of a file of rejects that says why; an import ignores it."""

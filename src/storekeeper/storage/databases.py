@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote
 
-from storekeeper.domain.changes import ChangesPage, ChangesQuery, page_of, statement
+from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import (
     CannotStart,
     Outcome,
@@ -22,7 +22,7 @@ from storekeeper.storage import copying as transfer
 from storekeeper.storage import intake as staging
 from storekeeper.storage.collection import Collection, Fail, Snapshot
 from storekeeper.storage.intake import Session
-from storekeeper.storage.sql import ALL_TOKENS
+from storekeeper.storage.sql import ALL_TOKENS, changes_statement, page_of
 from storekeeper.storage.sqlite import SqliteDatabase
 from storekeeper.storage.sqlite.schema import files
 
@@ -161,7 +161,7 @@ def read_tokens(url: str) -> list[Token]:
 
 def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes. Raises EpochEnded, CannotStart, Unavailable."""
-    text, values = statement(query)
+    text, values = changes_statement(query)
     with existing(url).snapshot() as snapshot:
         return page_of(snapshot.select(text, *values), query)
 

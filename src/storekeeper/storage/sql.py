@@ -4,17 +4,17 @@ Both databases make their statements from these names, and a copy transfers just
 What each column means stands in `statements_of_tables`.
 """
 
-from collections.abc import Mapping
-from typing import get_type_hints
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_type_hints
 
-from storekeeper.domain.errors import CannotStart
+from storekeeper.domain.changes import MAX_PAGE_BYTES, Change, ChangesPage, ChangesQuery
+from storekeeper.domain.errors import CannotStart, Unavailable
+from storekeeper.domain.search import MAX_WORDS
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.domain.tokens import Token
 
 CONTENT = {"name": str, "address": str}
 """What clients say of a store: the fields of `stores.Payload`."""
-
-MAX_INTEGER = 2**63 - 1
-"""The greatest integer of a column, in both databases."""
 
 FIELDS = ", ".join(CONTENT)
 """The columns of CONTENT, as statements name them."""
@@ -41,9 +41,6 @@ TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Tok
 EXTERNAL_IDS = {"store_id": int, "column_name": str, "value": str}
 """The keys that outside systems have for stores (decision 52): a store has one at most of each
 column of a file, and a value of a column names one store."""
-
-MAX_EXTERNAL_LENGTH = 200
-"""Characters of a key of an outside system, and of the name of its column."""
 
 _TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - of constants alone
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"
@@ -78,7 +75,7 @@ def statements_of_tables(
     return f"""
     CREATE TABLE stores (
       id      {integer} PRIMARY KEY,  -- 1..n without a hole
-      name    {text} NOT NULL CHECK (length(name) BETWEEN 1 AND 30),
+      name    {text} NOT NULL CHECK (length(name) BETWEEN 1 AND {MAX_NAME_LENGTH}),
       folded  {text} NOT NULL,        -- what is searched; before the address, which would have to be read to get here
       version {integer} NOT NULL,     -- the seq of its latest change
       address {text}                  -- null: not given
@@ -86,7 +83,7 @@ def statements_of_tables(
     CREATE TABLE changes (
       seq      {integer} PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
       store_id {integer} NOT NULL,    -- no REFERENCES: PostgreSQL would lock each store, and it holds by construction
-      name     {text} NOT NULL CHECK (length(name) BETWEEN 1 AND 30),  -- what the store became
+      name     {text} NOT NULL CHECK (length(name) BETWEEN 1 AND {MAX_NAME_LENGTH}),  -- what the store became
       address  {text},
       at       {integer} NOT NULL,    -- milliseconds since 1970, UTC, as all times that follow; never falls
       count    {integer} NOT NULL,    -- how many stores there were after it
@@ -145,3 +142,72 @@ def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool)
     else:
         return
     raise CannotStart(problem, subject=subject)
+
+
+def changes_statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
+    """Return the statement that selects a page, in the words of both databases, and its parameters.
+
+    It is one statement, so that all it finds is of one moment: a change that commits between two
+    would be skipped. It finds by the lengths alone where the page ends, so that no content is
+    loaded behind that.
+    """
+    order, is_behind = ("DESC", "<") if query.newest_first else ("ASC", ">")
+    of_store, limit = (
+        ("", "$2") if query.store is None else (" AND store_id = CAST($2 AS bigint)", "$3")
+    )
+
+    def of(seq: str, column: str) -> str:  # no join, for which PostgreSQL may read the whole table
+        return f"(SELECT {column} FROM changes AS one WHERE one.seq = {seq})"  # noqa: S608 - of constants alone
+
+    text = f"""WITH page AS (
+        SELECT seq, store_id, at, token_number FROM changes WHERE seq {is_behind} CAST($1 AS bigint){of_store}
+        ORDER BY seq {order} LIMIT CAST({limit} AS bigint)),
+      pairs AS (
+        SELECT page.*, (SELECT max(seq) FROM changes AS earlier
+          WHERE earlier.store_id = page.store_id AND earlier.seq < page.seq) AS previous FROM page),
+      sized AS (
+        SELECT pairs.*, sum(coalesce({of("pairs.seq", "octet_length(address)")}, 0)
+            + coalesce({of("pairs.previous", "octet_length(address)")}, 0))
+          OVER (ORDER BY seq {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM pairs)
+      SELECT (SELECT coalesce(max(seq), 0) FROM changes), epoch,
+        sized.seq, sized.store_id, {of("sized.seq", "name")}, {of("sized.seq", "address")}, sized.at,
+        (SELECT name FROM tokens WHERE number = sized.token_number),
+        sized.previous, {of("sized.previous", "name")}, {of("sized.previous", "address")}
+      FROM collection LEFT JOIN sized ON coalesce(before, 0) < {MAX_PAGE_BYTES}
+      WHERE one = 1 ORDER BY sized.seq {order}"""  # noqa: S608 - as above
+    after = MAX_INTEGER if query.after.seq is None else query.after.seq
+    return text, (after, *(() if query.store is None else (query.store,)), query.limit)
+
+
+def page_of(rows: Iterable[Sequence[Any]], query: ChangesQuery) -> ChangesPage:
+    """Return the page in the rows of `changes_statement`.
+
+    Raises EpochEnded if the collection has no such place, Unavailable if a restore left no row
+    of the collection.
+    """
+    found = list(rows)
+    if not found:
+        raise Unavailable("The row of the collection is missing")
+    version, epoch = found[0][:2]
+    query.after.number(version, epoch)
+    return ChangesPage([Change(*row[2:]) for row in found if row[2] is not None], version, epoch)
+
+
+def search_statement(position: str) -> str:
+    """Return the statement that finds the ids of stores, ascending, but that of `Search.id`.
+
+    `position` is the database's function that returns where a text has another one, 0 for
+    nowhere, 1 for an empty one.
+    """
+    # CASE looks for a word only in texts that have the words before it. And it leaves PostgreSQL no
+    # guess of how few these are, by which it would read all stores, and sort, instead of ending at
+    # the limit.
+    lacking = " ".join(
+        f"WHEN {position}(folded, ${number}) = 0 THEN false" for number in range(3, 3 + MAX_WORDS)
+    )
+    limit, text = f"${3 + MAX_WORDS}", f"${4 + MAX_WORDS}"
+    return f"""SELECT id FROM (
+        SELECT id FROM stores WHERE id > $1 AND id <> $2 AND CASE {lacking} ELSE true END
+        ORDER BY id LIMIT {limit}) AS scanned
+      UNION SELECT store_id FROM external_ids WHERE value = {text} AND store_id > $1 AND store_id <> $2
+      ORDER BY id LIMIT {limit}"""  # noqa: S608 - of constants alone

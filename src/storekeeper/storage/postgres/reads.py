@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
 from storekeeper.concurrency.turns import Turns
 from storekeeper.domain import search
-from storekeeper.domain.changes import ChangesPage, ChangesQuery, page_of, statement
+from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import NO_RESPONSE, Unavailable
-from storekeeper.domain.stores import Store
+from storekeeper.domain.stores import MAX_INTEGER, Store
 from storekeeper.storage.collection import (
     Listing,
     Moment,
@@ -37,7 +37,14 @@ from storekeeper.storage.postgres.pipeline import (
 )
 from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
-from storekeeper.storage.sql import FIELDS, GOOD_TOKENS, MAX_INTEGER, STORES
+from storekeeper.storage.sql import (
+    FIELDS,
+    GOOD_TOKENS,
+    STORES,
+    changes_statement,
+    page_of,
+    search_statement,
+)
 
 PAGE_SIZE = 1000
 PAGE_BYTES = 2**20
@@ -69,10 +76,10 @@ def _changes_name(query: ChangesQuery) -> bytes:
 
 
 STATEMENTS = {
-    b"search": f"SELECT ARRAY({search.statement('strpos')}), count, version, epoch FROM {_ROW}",
+    b"search": f"SELECT ARRAY({search_statement('strpos')}), count, version, epoch FROM {_ROW}",
     b"search timeout": f"SET LOCAL statement_timeout = {int(search.TIMEOUT * 1000)}",
     **{
-        _changes_name(query): statement(query)[0]
+        _changes_name(query): changes_statement(query)[0]
         for query in (
             ChangesQuery(store=store, newest_first=down)
             for store in (None, 1)
@@ -145,7 +152,7 @@ class Reader:
 
     async def changes(self, query: ChangesQuery) -> ChangesPage:
         """Return a page of changes. Raises EpochEnded."""
-        return page_of(await self._rows((_changes_name(query), statement(query)[1])), query)
+        return page_of(await self._rows((_changes_name(query), changes_statement(query)[1])), query)
 
     async def listing(self, query: Query) -> Listing:
         """Return the stores that the query asks for. Raises EpochEnded, InvalidInput."""

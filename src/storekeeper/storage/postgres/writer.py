@@ -23,7 +23,7 @@ from storekeeper.domain.commands import (
 )
 from storekeeper.domain.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
 from storekeeper.domain.search import folded
-from storekeeper.domain.stores import Store
+from storekeeper.domain.stores import MAX_INTEGER, Store
 from storekeeper.domain.tokens import USED_INTERVAL
 from storekeeper.log.events import Event, emit
 from storekeeper.storage.postgres.pipeline import (
@@ -37,7 +37,7 @@ from storekeeper.storage.postgres.pipeline import (
 )
 from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, as_arrays, as_table
-from storekeeper.storage.sql import CHANGES, CONTENT, MAX_INTEGER, OF_CHANGE, SEARCHED, STORES
+from storekeeper.storage.sql import CHANGES, CONTENT, OF_CHANGE, SEARCHED, STORES
 from storekeeper.storage.write_queue import InvalidWrite
 from storekeeper.storage.write_state import PROBE_BYTES
 

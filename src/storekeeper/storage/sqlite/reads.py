@@ -16,9 +16,9 @@ import apsw
 from msgspec.structs import replace
 
 from storekeeper.domain import search
-from storekeeper.domain.changes import ChangesPage, ChangesQuery, page_of, statement
+from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import Unavailable
-from storekeeper.domain.stores import Store
+from storekeeper.domain.stores import MAX_INTEGER, Store
 from storekeeper.domain.tokens import Token
 from storekeeper.storage.collection import (
     Listing,
@@ -28,7 +28,14 @@ from storekeeper.storage.collection import (
     check_history,
     check_moment,
 )
-from storekeeper.storage.sql import CONTENT, FIELDS, GOOD_TOKENS, MAX_INTEGER
+from storekeeper.storage.sql import (
+    CONTENT,
+    FIELDS,
+    GOOD_TOKENS,
+    changes_statement,
+    page_of,
+    search_statement,
+)
 from storekeeper.storage.sqlite import connections
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
@@ -79,7 +86,7 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
 # They are of the version beside them, as both are of one statement.
 _NAMED = f"""SELECT *, (SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)) FROM ({STATE})"""
-_FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search.statement('instr')})"
+_FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search_statement('instr')})"
 
 _STEPS = 100_000
 """Steps of SQLite, about 5 ms, between two looks at the clock: each has to wait for the
@@ -135,7 +142,7 @@ class Reader:
 
     def changes(self, query: ChangesQuery) -> ChangesPage:
         """Return a page of changes. Raises EpochEnded."""
-        return page_of(self._execute(*statement(query)), query)
+        return page_of(self._execute(*changes_statement(query)), query)
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
