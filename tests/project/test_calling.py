@@ -137,7 +137,7 @@ def edit_in(page: Page, service: Running) -> None:
     assert service.request("GET", "/api/stores/1").json["address"] == "4 Main Street"
     stale = edit.replace('read.headers.get("ETag")', "'\"1.aaaaaaaa\"'").replace("4 Main", "5 Main")
     page.evaluate(f"async () => {{ {stale}\n}}")
-    assert said[-1] == "Somebody else changed it: show both"
+    assert said[-1] == "Another client changed it: show both"
     for old, new, message in (
         ("({ name,", "({ name: '',", '"name" is required'),
         ("stores/1", "stores/9999", "Store 9999 not found"),
@@ -157,7 +157,7 @@ def add_in(page: Page, folder: Path) -> None:
         page.evaluate(
             "() => { const wait = setTimeout; window.setTimeout = (then) => wait(then, 1); }"
         )
-        with pytest.raises(Error, match="the service is away"):
+        with pytest.raises(Error, match="the service is unavailable"):
             page.evaluate(add)
         until(
             lambda: (
