@@ -23,8 +23,7 @@ from storekeeper.storage.collection import (
     T,
 )
 from storekeeper.storage.intake import Session
-from storekeeper.storage.postgres import connections as session
-from storekeeper.storage.postgres import reads, schema, writer
+from storekeeper.storage.postgres import connections, reads, schema, writer
 from storekeeper.storage.postgres import session as imports
 from storekeeper.storage.postgres import snapshot as bulk
 from storekeeper.storage.postgres.pipeline import (
@@ -52,7 +51,7 @@ class PostgresCollection(QueuedWrites, Collection):
     def __init__(self, url: str, fail: Fail, reached: Callable[[], None] = lambda: None) -> None:
         self._url = url
         self._reached = reached
-        self._conninfo = session.parameters(url)
+        self._conninfo = connections.parameters(url)
         self._schema = ""
         self._pool = Pool(self._connect, fail)
         self._reader = reads.Reader(self._pool)
@@ -118,15 +117,15 @@ class PostgresCollection(QueuedWrites, Collection):
         try:
             # On a thread: no loop ends while it looks a host's name up, for minutes if no name
             # server responds.
-            libpq = await run_in_thread(lambda: session.connect(self._conninfo))
+            libpq = await run_in_thread(lambda: connections.connect(self._conninfo))
             connection = PipelineConnection(libpq, _STATEMENTS)
             deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-            await connection.set_up(session.setup_statements(session.SERVING), deadline)
+            await connection.set_up(connections.setup_statements(connections.SERVING), deadline)
             await connection.set_up(
-                (session.CHECK_CLAIM, session.set_search_path(self._schema)), deadline
+                (connections.CHECK_CLAIM, connections.set_search_path(self._schema)), deadline
             )
         except (psycopg.Error, ConnectionLost, StatementError) as error:
-            raise session.translate(error, self._url) from None
+            raise connections.translate(error, self._url) from None
         return connection
 
     def _prepare(self) -> str:
@@ -142,7 +141,7 @@ class PostgresDatabase:
     check = bulk.CHECK
 
     def __init__(self, url: str) -> None:
-        self.name = session.describe(url)
+        self.name = connections.describe(url)
         self.open_collection = partial(PostgresCollection, url)
         self.prepare = partial(schema.prepare, url)
         self.exists = partial(schema.exists, url)
