@@ -26,6 +26,7 @@ PAGES = (
     "Pages of two, each linked by the one before, have what the list has, once and in its order."
 )
 PAST = "A store and the list as of a tag are what they were, whatever was written since."
+UNHELD = "A stream of events says that no proxy may change it: one that compresses would hold events back."
 CURSORS = "An empty page gives back the cursor that was sent; one that never was gets 410, and another to go on from."
 
 
@@ -262,3 +263,15 @@ def _the_feed_gives_back_a_cursor(service: Service) -> None:
         refused = service.send("GET", f"/api/changes?after={other}")
         require_refusal(refused, 410)
         read_feed(service, refused.member("cursor"), only)
+
+
+@check("`cache-control: no-cache, no-transform`", UNHELD, writes=False)
+def _a_stream_of_events_is_passed_on_at_once(service: Service) -> None:
+    """Ask for the head only: a stream does not end by itself."""
+    stream = service.send("HEAD", "/api/changes", accept="text/event-stream")
+    kind = (stream.header("content-type") or "").partition(";")[0].strip()
+    if kind != "text/event-stream":
+        raise Skipped("the service has no stream of events")
+    sent = stream.header("cache-control") or ""
+    directives = {directive.strip() for directive in sent.split(",")}
+    stream.expect({"no-cache", "no-transform"} <= directives, f"its Cache-Control is {sent!r}")

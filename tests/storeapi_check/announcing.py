@@ -42,6 +42,8 @@ class Announcing(Reference):
         if method in ("POST", "PUT"):
             return self.once(method, target, body)
         if parts.path == "/api/changes":
+            if self.sent.get("accept") == "text/event-stream":
+                return self.stream()
             return self.feed(query)
         if not parts.path.startswith("/api/stores"):
             return super().handle(method, target, body)
@@ -217,6 +219,12 @@ class Announcing(Reference):
         page = self.following(int(seq), query)[: int(query.get("limit", 100))]
         body = {"changes": page, "next": self.next(page, after), "head": self.version}
         return self.send("changes", 200, self.encode(body), JSON)
+
+    def stream(self) -> Response:
+        """Respond as to a HEAD: no check listens."""
+        response = self.send("changes", 200, b"", "text/event-stream; charset=utf-8")
+        response.headers["cache-control"] = "no-cache, no-transform"
+        return response
 
     def is_gone(self, seq: int, epoch: str) -> bool:
         return epoch != EPOCH or seq > self.version

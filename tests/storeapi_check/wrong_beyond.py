@@ -203,6 +203,10 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         "the-feed-gives-back-a-cursor",
         {"gone": lambda self: self.error("changes", 410, "Gone", "read the list again")},
     ),
+    "stream of events may be compressed": (
+        "a-stream-of-events-is-passed-on-at-once",
+        {"stream": lambda self: self.send("changes", 200, b"", "text/event-stream")},
+    ),
 }
 
 

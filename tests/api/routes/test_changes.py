@@ -234,7 +234,7 @@ def test_a_stream_has_all_changes_and_goes_on(service: Running, epoch: str) -> N
     with Listener(service) as listener:
         assert listener.status == 200
         assert listener.headers["content-type"] == "text/event-stream; charset=utf-8"
-        assert listener.headers["cache-control"] == "no-cache"
+        assert listener.headers["cache-control"] == "no-cache, no-transform"
         assert listener.headers["x-accel-buffering"] == "no"
         assert "authorization" in listener.headers["vary"]
         first, *messages = listener.until(lambda message: message.id == f"{len(expected)}.{epoch}")

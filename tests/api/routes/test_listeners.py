@@ -2,6 +2,7 @@
 stream ends."""
 
 import asyncio
+import random
 import re
 import sys
 from collections import Counter
@@ -12,16 +13,27 @@ from typing import Any
 import pytest
 
 from storekeeper.api.routes import changes as feed
+from storekeeper.api.routes import watch
 from storekeeper.api.routes.changes import Feed
 from storekeeper.domain.changes import ChangesPage, ChangesQuery, Cursor
-from storekeeper.domain.commands import Create
+from storekeeper.domain.commands import Create, Replace
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.stores import Payload
 from storekeeper.http.connection import Connection
 from storekeeper.storage import databases
 from storekeeper.storage.collection import State
 from tests.harness.asgi import scope_of
 from tests.harness.collection import numbered
-from tests.harness.in_process import Inside, Line, inside, last_response, settled, statuses, until
+from tests.harness.in_process import (
+    Inside,
+    Line,
+    exchange,
+    inside,
+    last_response,
+    settled,
+    statuses,
+    until,
+)
 from tests.harness.tokens import add_token, now
 from tests.harness.wire import assert_error, request
 
@@ -31,14 +43,21 @@ LISTEN = "Accept: text/event-stream"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look twenty times as often."""
-    monkeypatch.setattr(feed, "POLL_INTERVAL", 0.01)
-    monkeypatch.setattr(feed, "CHECK_INTERVAL", 0.05)
+    monkeypatch.setattr(watch, "POLL_INTERVAL", 0.01)
+    monkeypatch.setattr(watch, "CHECK_INTERVAL", 0.05)
 
 
 def feed_of(service: Inside) -> Feed:
     application: Any = service.service.runtime.application
     found: Feed = application._planners["changes"].__self__
     return found
+
+
+def pages_of(service: Inside) -> dict[Any, Any]:
+    """Return the pages that the latest watch keeps for its listeners."""
+    found: Any = feed_of(service)
+    pages: dict[Any, Any] = found._watch._pages
+    return pages
 
 
 def listen(service: Inside, query: str = "", *fields: str) -> tuple[Connection, Line]:
@@ -84,8 +103,9 @@ class Counted:
 def counted(service: Inside) -> Counted:
     """Count what the feed of a service reads from now on."""
     found: Any = feed_of(service)
-    found._collection = Counted(found._collection)
-    result: Counted = found._collection
+    result = found._collection = Counted(found._collection)
+    if found._watch:
+        found._watch._collection = result
     return result
 
 
@@ -122,7 +142,7 @@ async def test_while_nothing_changes_only_the_numbers_are_read_and_without_liste
         await until(lambda: collection.calls["state"] > 20)
         assert collection.calls["changes"] == 0
         line.abort()
-        await until(lambda: feed_of(service)._watching is None)
+        await until(lambda: not feed_of(service).listeners)
         collection.calls.clear()
         await asyncio.sleep(0.1)
         assert collection.calls == {}
@@ -130,6 +150,106 @@ async def test_while_nothing_changes_only_the_numbers_are_read_and_without_liste
         await until(lambda: seqs(line) == [1])
         await write(service)
         await until(lambda: seqs(line) == [1, 2])
+
+
+async def test_what_one_watch_has_read_is_not_shown_to_who_listens_later(tmp_path: Path) -> None:
+    """The change came when nobody listened, so nobody looked for it."""
+    async with inside(tmp_path) as service:
+        await write(service)
+        _, line = listen(service, "?after=now")
+        await until(lambda: b"retry" in line.sent)
+        await until(lambda: pages_of(service))
+        [cursor] = re.findall(rb"id: (\S+)", line.sent)
+        pages = pages_of(service)
+        line.abort()
+        await until(lambda: not feed_of(service).listeners)
+        assert not pages
+        await write(service)
+        _, line = listen(service, f"?after={cursor.decode()}")
+        await until(lambda: seqs(line) == [2])
+
+
+class Watcher:
+    """A client that comes and goes, each time with the cursor that it has."""
+
+    def __init__(self, service: Inside, query: str, expected: list[int]) -> None:
+        self._service = service
+        self._query = query
+        self._expected = expected
+        self._found: list[int] = []
+        self._cursor = "0"
+        self._line: Line | None = None
+
+    async def do(self, action: str) -> None:
+        match action:
+            case "listen":
+                self.listen()
+            case "leave":
+                self.leave()
+            case "poll":
+                await self.poll()
+            case "compare":
+                self.listen()
+                await until(lambda: self.all() == self._expected)
+
+    def listen(self) -> None:
+        if self._line is None:
+            _, self._line = listen(self._service, f"?after={self._cursor}{self._query}")
+
+    def leave(self) -> None:
+        """Leave, with all that came."""
+        if self._line is not None:
+            self._line.abort()
+            self._found += seqs(self._line)
+            [*_, self._cursor] = [self._cursor, *self._cursors(self._line.sent)]
+            self._line = None
+
+    async def poll(self) -> None:
+        if self._line is None:
+            target = f"/api/changes?after={self._cursor}{self._query}"
+            page = await exchange(self._service, request("GET", target))
+            self._found += [change["seq"] for change in page.json["changes"]]
+            self._cursor = page.json["next"]
+
+    def all(self) -> list[int]:
+        """Return what came so far."""
+        return self._found + (seqs(self._line) if self._line else [])
+
+    @staticmethod
+    def _cursors(sent: bytes) -> list[str]:
+        # An event counts once it is whole.
+        return [id.decode() for id in re.findall(rb"id: (\S+)\n(?:event: .*\ndata: .*\n)?\n", sent)]
+
+
+ACTIONS = ["listen", "leave", "all leave", "poll", "write", "write", "wait", "wait", "compare"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_however_watchers_come_and_go_each_finds_every_change_once(
+    tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    async with inside(tmp_path) as service:
+        await write(service)
+        every, of_one = [1], [1]
+        watchers = [Watcher(service, "", every), Watcher(service, "&store=1", of_one)]
+        for _ in range(200):
+            watcher = draw.choice(watchers)
+            match draw.choice(ACTIONS):
+                case "write" if draw.random() < 0.3:
+                    every.append(len(every) + 1)
+                    await write(service)
+                case "write":
+                    every.append(len(every) + 1)
+                    of_one.append(every[-1])
+                    await service.collection.write(Replace(1, Payload(f"Number {every[-1]}")))
+                case "wait":
+                    await asyncio.sleep(draw.choice([0, 0.001, 0.02, 0.02]))
+                case "all leave":
+                    for each in watchers:
+                        each.leave()
+                case action:
+                    await watcher.do(action)
 
 
 async def test_a_listener_that_lags_reads_pages_and_the_others_do_not_wait(tmp_path: Path) -> None:
@@ -154,10 +274,11 @@ async def test_of_what_was_sent_to_a_listener_nothing_stays_in_memory(tmp_path: 
         await write(service)
         _, line = listen(service)
         await until(lambda: seqs(line) == [1])
-        step: Any = next(iter(feed_of(service)._steps.values()))
-        events = step.result().events
-        del step
-        await until(lambda: not feed_of(service)._steps)
+        pages = pages_of(service)
+        page: Any = next(iter(pages.values()))
+        events = page.result().events
+        del page
+        await until(lambda: not pages)
         # The name here, and the parameter.
         assert sys.getrefcount(events) == 2
 
@@ -308,7 +429,7 @@ async def test_a_bug_in_one_look_does_not_end_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(feed, "emit", lambda event, **fields: told.append((event, fields)))
+    monkeypatch.setattr(watch, "emit", lambda event, **fields: told.append((event, fields)))
     async with inside(tmp_path) as service:
         _, line = listen(service)
         await until(lambda: b"retry" in line.sent)

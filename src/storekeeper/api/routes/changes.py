@@ -1,63 +1,39 @@
 """The route /api/changes: pages and server-sent events (decisions 40, 45, 51).
 
-While clients listen, one task of the process looks for changes, also for those of other
-processes and machines. A page is read once for all listeners at the same place. Each listener is
-served at the pace of its client.
+What listeners share is in `watch.py`; each of them is served at the pace of its client.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sized
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
 
 from storekeeper.api.plan import Plan, Planner
 from storekeeper.api.preconditions import not_modified, read_if_none_match
 from storekeeper.api.query import parse_changes_query
+from storekeeper.api.routes.watch import Watch, reset
 from storekeeper.domain.changes import ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.commands import Tags
-from storekeeper.domain.errors import EpochEnded, InvalidInput, Unavailable
+from storekeeper.domain.errors import EpochEnded, InvalidInput
 from storekeeper.http.request import Request, field
-from storekeeper.http.response import JSON, NO_CACHE, Deferred, Fields, Response, unavailable
-from storekeeper.log.events import Event, emit
+from storekeeper.http.response import JSON, Deferred, Fields, Response, unavailable
 from storekeeper.storage.collection import Collection, State, completed
-
-POLL_INTERVAL = 0.2
-"""Seconds between two looks for changes, while somebody listens."""
-
-CHECK_INTERVAL = 1.0
-"""Seconds after which each listener looks whether its token is still good and a comment is due."""
 
 COMMENT_INTERVAL = 15.0
 """Seconds without a change after which a comment keeps a stream open through proxies."""
 
-MAX_SHARED = 8
-"""Pages that are kept for other listeners, until the next change."""
-
 SLICE = 100
 """Changes of a page that are read in one loop iteration: about a millisecond."""
-
-WAKE_SLICE = 32
-"""Listeners that are woken in one loop iteration: about a millisecond."""
 
 _VARY = b"vary: authorization, accept\r\n"
 _JSON = JSON + _VARY
 _EVENTS = (
     b"content-type: text/event-stream; charset=utf-8\r\nx-accel-buffering: no\r\n"
-    + NO_CACHE
-    + _VARY
+    # A proxy that compresses would hold events back until it has enough of them.
+    b"cache-control: no-cache, no-transform\r\n" + _VARY
 )
 _REFUSED = re.compile(rb"q=0(\.0*)?")
-
-
-class _Step(NamedTuple):
-    """What follows a place: events, each with the id of its store, None if it is for all; and
-    the next place."""
-
-    events: Sequence[tuple[int | None, bytes]]
-    place: Cursor
-    more: bool = False
 
 
 class Feed:
@@ -67,13 +43,15 @@ class Feed:
     def __init__(self, collection: Collection, *, max_listeners: int) -> None:
         self._collection = collection
         self._max_listeners = max_listeners
-        self.listeners: set[asyncio.Event] = set()
-        """What wakes each open stream. A stream ends once it is woken and not in here."""
-        self._watching: asyncio.Task[None] | None = None
+        self._watch: Watch | None = None
+        """The latest watch; it has ended if it has no listener."""
         self.refused = 0
-        self._state: State | None = None
-        self._steps: dict[tuple[Cursor, int | None, bool], asyncio.Future[_Step]] = {}
         self.planners: Mapping[str, Planner] = {"changes": self._plan}
+
+    @property
+    def listeners(self) -> Sized:
+        """What wakes each open stream."""
+        return self._watch.listeners if self._watch else frozenset()
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
         if _wants_events(field(headers, b"accept") or b""):
@@ -128,24 +106,21 @@ class Feed:
             if len(self.listeners) >= self._max_listeners:
                 self.refused += 1
                 return unavailable("Too many clients listen to changes")
-            awake = asyncio.Event()
-            self.listeners.add(awake)
-            if self._watching is None:
-                self._state = state
-                self._watching = asyncio.create_task(self._watch())
-
-            def stop() -> None:
-                self.listeners.discard(awake)
-                awake.set()
-
-            return Response(
-                b"", _EVENTS, stream=self._stream(request, wanted, awake, state), stop=stop
-            )
+            if self._watch is None or not self._watch.listeners:
+                self._watch = Watch(self._collection, state)
+            watch, awake = self._watch, self._watch.enter()
+            stream = self._stream(request, wanted, watch, awake, state)
+            return Response(b"", _EVENTS, stream=stream, stop=partial(watch.leave, awake))
 
         return Deferred(asyncio.ensure_future(completed(self._collection.state())), render)
 
     async def _stream(
-        self, request: Request, wanted: ChangesQuery, awake: asyncio.Event, state: State
+        self,
+        request: Request,
+        wanted: ChangesQuery,
+        watch: Watch,
+        awake: asyncio.Event,
+        state: State,
     ) -> AsyncGenerator[bytes, None]:
         try:
             place = Cursor(wanted.after.number(state.version, state.epoch), state.epoch)
@@ -154,84 +129,36 @@ class Feed:
             yield b"retry: 2000\nid: %b\n\n" % str(place).encode()
         except EpochEnded:
             place = Cursor(state.version, state.epoch)
-            yield b"retry: 2000\n" + _reset(place)
+            yield b"retry: 2000\n" + reset(place)
         # Until it has caught up, a listener to one store reads that one's changes alone; then those
         # of all listeners.
         only, with_by = wanted.store, bool(request.token_number)
         seen: State | None = None
         sent = monotonic()
-        while awake in self.listeners:
+        while awake in watch.listeners:
             awake.clear()
-            found = self._state
-            step = None if found == seen else await self._step(place, only, with_by)
+            found = watch.state
+            page = None if found == seen else await watch.page(place, only, with_by=with_by)
             # Asked after the page was read: the token may have been revoked meanwhile.
             admitted = request.plan.admit()
             if isinstance(admitted, Response):
                 if admitted.status != 503:
                     return
-                step = None  # the tokens cannot be read now; the stream stays open
+                page = None  # the tokens cannot be read now; the stream stays open
             events = []
-            if step is not None:
+            if page is not None:
                 events = [
-                    event for id, event in step.events if id is None or wanted.store in (None, id)
+                    event for id, event in page.events if id is None or wanted.store in (None, id)
                 ]
-                place = step.place
-                seen, only = (None, only) if step.more else (found, None)
+                place = page.place
+                seen, only = (None, only) if page.more else (found, None)
             if not events and monotonic() - sent >= COMMENT_INTERVAL:
                 events = [b":\n\n"]
             if events:
                 sent = monotonic()
                 yield b"".join(events)
-            elif step is None or not step.more:
+            elif page is None or not page.more:
                 await awake.wait()
-
-    async def _step(self, *key: Any) -> _Step | None:
-        """Return what follows a place, read once for all listeners there; None if the database
-        is away."""
-        if (step := self._steps.get(key)) is None:
-            if len(self._steps) >= MAX_SHARED:
-                self._steps.clear()
-            step = self._steps[key] = asyncio.ensure_future(self._read_step(*key))
-        try:
-            return await asyncio.shield(step)
-        except Unavailable:
-            return None
-
-    async def _read_step(self, place: Cursor, only: int | None, with_by: bool) -> _Step:
-        try:
-            page = await completed(self._collection.changes(ChangesQuery(place, store=only)))
-        except EpochEnded as ended:
-            place = parse_cursor(ended.cursor.encode()) or Cursor()
-            return _Step([(None, _reset(place))], place)
-        epoch = page.epoch.encode()
-        events: list[tuple[int | None, bytes]] = [
-            (change.id, b"id: %d.%b\nevent: change\ndata: %b\n\n" % (change.seq, epoch, data))
-            for change, data in zip(page.changes, page.encode(with_by=with_by), strict=False)
-        ]
-        seq = page.changes[len(events) - 1].seq if events else page.version
-        return _Step(events, Cursor(seq, page.epoch), seq < page.version)
-
-    async def _watch(self) -> None:
-        """Look for changes until nobody listens, and wake the listeners."""
-        woken = monotonic()
-        while self.listeners:
-            await asyncio.sleep(POLL_INTERVAL)
-            state = self._state
-            try:
-                state = await completed(self._collection.state())
-            except Unavailable:
-                pass
-            except Exception as error:  # noqa: BLE001 - the next look may succeed
-                emit(Event.BUG, error=error)
-            if state == self._state and monotonic() - woken < CHECK_INTERVAL:
-                continue
-            self._state, woken = state, monotonic()
-            self._steps.clear()
-            for number, awake in enumerate(list(self.listeners), start=1):
-                awake.set()
-                if number % WAKE_SLICE == 0:
-                    await asyncio.sleep(0)
-        self._watching = None
 
 
 def _wants_events(accept: bytes) -> bool:
@@ -242,8 +169,3 @@ def _wants_events(accept: bytes) -> bool:
         if kind == b"text/event-stream":
             return not any(_REFUSED.fullmatch(parameter) for parameter in parameters)
     return False
-
-
-def _reset(place: Cursor) -> bytes:
-    cursor = str(place).encode()
-    return b'id: %b\nevent: reset\ndata: {"cursor":"%b"}\n\n' % (cursor, cursor)
