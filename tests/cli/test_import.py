@@ -18,7 +18,7 @@ import pytest
 from storekeeper.cli import imports
 from storekeeper.domain.intake import Row
 from storekeeper.domain.stores import Payload
-from storekeeper.sheets.rows import SheetRows
+from storekeeper.sheets.reading import Reading
 from tests.harness.client import until
 from tests.harness.command import Done, run_on_terminal
 from tests.harness.databases import Sqlite
@@ -264,13 +264,13 @@ def test_first_stores_of_somebody_else_that_come_while_the_file_is_read_are_seen
     database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_with(database, [])
-    read = SheetRows.__iter__
+    read = Reading.__iter__
 
-    def slowly(rows: SheetRows) -> Iterator[Row]:
+    def slowly(rows: Reading) -> Iterator[Row]:
         yield from read(rows)
         fill_with(database, [Payload("Other")])
 
-    monkeypatch.setattr(SheetRows, "__iter__", slowly)
+    monkeypatch.setattr(Reading, "__iter__", slowly)
     [line] = refused(command("import", database, "-", stdin=b"id,name,address\n1,A,\n"))
     assert line == NEEDS_MATCH.format(database=database.path)
     assert content(database) == [("Other", None)]

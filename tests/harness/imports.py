@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from storekeeper.domain.intake import Counts, Import, Plan
+from storekeeper.sheets.protocol import layout_of
+from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.storage import databases
 from storekeeper.storage import intake as staging
@@ -37,7 +39,7 @@ def import_or_replay(
 ) -> Plan | Counts:
     """Import a file with this content, or return what an import with the same key did."""
     order = Import(match, **options)
-    rows = SheetRows(io.BytesIO(data.encode()), order)
+    rows = SheetRows(open_sheet(io.BytesIO(data.encode())), layout_of(order))
     opened = databases.database(database.url)
     opened.prepare()
     with opened.session() as session:

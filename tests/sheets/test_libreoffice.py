@@ -6,8 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from storekeeper.domain.intake import Import
 from storekeeper.domain.stores import Payload
+from storekeeper.sheets.protocol import Layout
+from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.storage import databases
 from tests.harness.databases import Database, Sqlite
@@ -63,7 +64,7 @@ def test_a_version_is_a_word_to_a_spreadsheet(tmp_path: Path) -> None:
     file = tmp_path / "stores.csv"
     file.write_text("name,version\n" + "".join(f"Store,{version}\n" for version in versions))
     with converted(file, "xlsx").open("rb") as saved:
-        assert [row.version for row in SheetRows(saved, Import())] == versions
+        assert [row.version for row in SheetRows(open_sheet(saved), Layout())] == versions
 
 
 def test_an_export_comes_back_from_a_spreadsheet_without_a_change(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from storekeeper.domain.intake import Import, OnConflict
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.columns import parse_maps
+from storekeeper.sheets.encodings import check_encoding
 from storekeeper.sheets.export import Export
-from storekeeper.sheets.records import check_encoding
 from storekeeper.storage.collection import Moment, Query
 
 Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]

@@ -5,9 +5,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated, Literal, Self
 
 import typer
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from storekeeper.cli.terminal import (
     saying_if_interrupted,
 )
 from storekeeper.domain.errors import CannotStart, Outcome, Unavailable
-from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, Row
+from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Reject, Report, Row
 from storekeeper.domain.problems import (
     CHANGED,
     CUT,
@@ -37,9 +37,9 @@ from storekeeper.domain.problems import (
 )
 from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.settings import Settings
-from storekeeper.sheets import BadFile
+from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.columns import parse_maps
-from storekeeper.sheets.rows import SheetRows
+from storekeeper.sheets.reading import Reading
 from storekeeper.storage import atomicfile
 
 MAX_UNASKED = 10
@@ -155,17 +155,24 @@ def _carry_out(
     is_new = not database.exists()
     target = f"the new database {database.name}" if is_new else database.name
     with _telling_failures(file, target), ExitStack() as stack:
-        rows = SheetRows(stack.enter_context(_opened(file)), options)
+        opened = stack.enter_context(_opened(file))
+        rows = stack.enter_context(Reading(opened, protocol.layout_of(options)))
         if is_new and options.dry_run:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             database = databases.database(f"sqlite:///{folder}/empty.db")
         database.prepare(upgrade=False)
-        if ignored := ", ".join(rows.columns.ignored):
+        if ignored := ", ".join(rows.ignored):
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
         session = stack.enter_context(database.session())
-        options, review = replace(options, match=rows.match), _Review(rows, rejects, yes=yes)
+        options = replace(options, match=rows.match)
+        rejected = stack.enter_context(_Rejected()) if rejects else None
         plan = staging.carry_out(
-            session, _with_progress(rows), options, review=review, committing=ignore_interrupts
+            session,
+            _with_progress(rows, os.fstat(opened.fileno()).st_size),
+            options,
+            review=_Review(rows, rejects, rejected, yes=yes),
+            committing=ignore_interrupts,
+            begin_rejects=rejected.begin if rejected else staging.keep_no_rejects,
         )
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
@@ -173,15 +180,13 @@ def _carry_out(
     _tell_end(plan, target, is_new=is_new)
 
 
-def _with_progress(rows: SheetRows) -> Iterator[Row]:
-    """Yield the rows, and show the progress."""
-    size = os.fstat(rows.file.fileno()).st_size
+def _with_progress(rows: Reading, size: int) -> Iterator[Row]:
+    """Yield the rows of a file of this size, and show the progress."""
     with progress("Reading", "rows") as show:
         for row in rows:
             yield row
             if row.place % PRINT_ROWS == 0:
-                position = rows.file.tell()
-                show(row.place, row.place * size // position if position else None)
+                show(row.place, row.place * size // rows.position if rows.position else None)
 
 
 @contextmanager
@@ -254,15 +259,18 @@ class _Review:
     writers would wait.
     """
 
-    def __init__(self, rows: SheetRows, rejects: Path | None, *, yes: bool) -> None:
+    def __init__(
+        self, rows: Reading, rejects: Path | None, rejected: "_Rejected | None", *, yes: bool
+    ) -> None:
         self._rows = rows
         self._rejects = rejects
+        self._rejected = rejected
         self._approved = sys.maxsize if yes else MAX_UNASKED
         self._is_locked = False
 
     def __call__(self, plan: Plan) -> None:
         if not self._is_locked:
-            if self._rows.columns.ignored and not (plan.options.match or plan.options.add):
+            if self._rows.ignored and not (plan.options.match or plan.options.add):
                 print_line(_NO_KEYS)
             _tell(plan)
         if plan.options.dry_run or plan.refuses:
@@ -277,9 +285,38 @@ class _Review:
             ask(adds, "nothing was imported")
             self._approved = created
         self._is_locked = True
-        if self._rejects:
+        if self._rejects and self._rejected:
             with atomicfile.replacing(self._rejects) as file:
-                self._rows.write_rejects(file, plan.messages)
+                self._rows.write_rejects(file.buffer, self._rejected.file)
+
+
+class _Rejected:
+    """The rows that are not imported, by their lines, and why: in a file without a name, as they
+    may be many. Raises Unavailable."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the context
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # what could not be written is wanted no more
+            self.file.close()
+
+    def begin(self) -> Reject:
+        """Forget what an earlier plan has rejected."""
+        self.file.seek(0)
+        self.file.truncate()
+        return self._add
+
+    def _add(self, line: int, why: str) -> None:
+        try:
+            protocol.write_reject(self.file, line, why)
+        except OSError as error:
+            raise Unavailable(
+                f"The folder of temporary files cannot be written: {error.strerror}"
+            ) from None
 
 
 # What is said.

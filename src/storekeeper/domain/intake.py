@@ -4,11 +4,12 @@
 `staging` puts them into a temporary table, asks a `Plan` what becomes of each, and writes that.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from storekeeper.domain.commands import Key, Tags
 from storekeeper.domain.errors import StorekeeperError
@@ -27,6 +28,13 @@ from storekeeper.domain.problems import (
     decode_wrong,
 )
 from storekeeper.domain.search import folded
+from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
+
+MAX_WRONG_LENGTH = 100_000
+"""Characters of what is wrong with a row, as `problems.encode_wrong` returns it."""
+
+VERSION = r"^[0-9]{1,18}\.[a-z2-7]{8}\Z"
+"""The version of an export, as a row may have it."""
 
 OnConflict = Literal["refuse", "skip", "overwrite"]
 """What to do with a row whose store has changed since the version of the file."""
@@ -66,25 +74,26 @@ class Row(NamedTuple):
 
     `key` is the id, name or outside key that it is matched by, None for a new store. A `name`
     that is None is kept, as is the address without `has_address`. `wrong` is what
-    `problems.encode_wrong` returns of it.
+    `problems.encode_wrong` returns of it. The limits hold what another process sends.
     """
 
     place: int
     line: int
-    key: str | None
-    version: str | None
-    wrong: str | None
+    key: Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH)] | None
+    version: Annotated[str, Meta(pattern=VERSION)] | None
+    wrong: Annotated[str, Meta(max_length=MAX_WRONG_LENGTH)] | None
     has_address: int
-    name: str | None
-    address: str | None
+    name: Annotated[str, Meta(max_length=MAX_NAME_LENGTH)] | None
+    address: Annotated[str, Meta(max_length=MAX_CONTENT_BYTES)] | None
 
 
 class Found(NamedTuple):
     """What the database says of a row: the store that it means, if there is one, and whether
     nothing would change.
 
-    `means` is how many stores the key means, two at most. `name` and `address` are those after
-    the change, the address up to the part that is searched.
+    `means` is how many stores the key means, two at most. `first` is the first place of a key
+    that occurs more than once. `name` and `address` are those after the change, the address up to
+    the part that is searched.
     """
 
     place: int
@@ -96,6 +105,7 @@ class Found(NamedTuple):
     changed: int | None
     is_equal: int | None
     means: int
+    first: int | None
     name: str | None
     address: str | None
 
@@ -152,6 +162,10 @@ class NeedsMatch(StorekeeperError):
     """The collection has stores, and nobody said which of them the rows mean."""
 
 
+Reject = Callable[[int, str], None]
+"""Is told of each row that is not imported, in their order: by its line, and why."""
+
+
 class Numbers(NamedTuple):
     """The numbers of a collection; `at` is the time of its latest change."""
 
@@ -174,18 +188,20 @@ class Decision(NamedTuple):
 
 
 class Plan:
-    """Decides what the rows of a file do to a collection with these numbers; `repeated` keys
-    occur more than once."""
+    """Decides what the rows of a file do to a collection with these numbers.
 
-    def __init__(self, options: Import, numbers: Numbers, repeated: Container[str]) -> None:
+    What it keeps does not grow with the file: each row that is not imported is told to `reject`.
+    """
+
+    def __init__(self, options: Import, numbers: Numbers, reject: Reject) -> None:
         self.options = options
         self.numbers = numbers
         self.before = f"{numbers.version}.{numbers.epoch}"
         """The version of the list before the import."""
         self.report = Report(options.dry_run, version=self.before)
-        self._repeated = repeated
+        self._reject = reject
         self._bad, self._cut = Problems(), Problems()
-        self._matched = set[int]()
+        self._matched = 0
 
     @property
     def refuses(self) -> bool:
@@ -200,11 +216,6 @@ class Plan:
     def ids(self) -> range:
         """The ids of the new stores."""
         return range(self.numbers.total + 1, self.numbers.total + 1 + self.report.created)
-
-    @property
-    def messages(self) -> Mapping[int, str]:
-        """Why each row that is not imported is not, by its line."""
-        return self._bad.messages
 
     def groups(self) -> list[Group]:
         """Return all problems by reason, the most frequent first."""
@@ -225,12 +236,13 @@ class Plan:
         listed = [*self._bad.listed, *self._cut.listed][:MAX_LISTED]
         self.report.problems = sorted(listed, key=lambda problem: problem.line)
         if self.options.match:
-            self.report.missing = self.numbers.total - len(self._matched)
+            self.report.missing = self.numbers.total - self._matched
 
     def _decide(self, row: Found) -> Decision | None:
         report = self.report
-        if row.id is not None and row.means == 1:
-            self._matched.add(row.id)
+        # Two rows mean one store only by one key.
+        if row.id is not None and row.means == 1 and row.first in (None, row.place):
+            self._matched += 1
         if self._is_bad(row):
             report.bad += 1
         elif row.id is None:
@@ -240,7 +252,7 @@ class Plan:
             report.unchanged += 1
         elif self.options.on_conflict != "overwrite" and (message := self._conflict(row)):
             report.conflicts += 1
-            self._bad.add(row.line, row.id, Wrong("version", row.version or "", CHANGED, message))
+            self._refuse(row, [Wrong("version", row.version or "", CHANGED, message)])
         else:
             report.replaced += 1
             return self._change(row, row.id)
@@ -250,16 +262,20 @@ class Plan:
         """Return whether a row is bad; collect what is wrong with it."""
         found = decode_wrong(row.wrong) if row.wrong else []
         bad = [each for each in found if each.reason != CUT] or self._misfits(row)
-        for wrong in bad:
-            self._bad.add(row.line, row.id, wrong)
+        if bad:
+            self._refuse(row, bad)
         for cut in found if not bad else ():
             self._cut.add(row.line, row.id, cut)
         return bool(bad)
 
+    def _refuse(self, row: Found, wrong: Iterable[Wrong]) -> None:
+        messages = [self._bad.add(row.line, row.id, each) for each in wrong]
+        self._reject(row.line, ". ".join(messages))
+
     def _misfits(self, row: Found) -> list[Wrong]:
         """Return what is wrong with a row beside the others and the collection."""
         key, match = row.key, self.options.match or ""
-        if key is not None and key in self._repeated:
+        if key is not None and row.first is not None:
             return [Wrong(match, key, REPEATED)]
         if row.means > 1:
             return [Wrong(match, key or "", AMBIGUOUS)]

@@ -45,6 +45,7 @@ NO_VERSION = Reason("is not the version of an export", "are not the version of a
 CELLS = Reason(
     "has another number of cells than the header", "have another number of cells than the header"
 )
+TOO_LARGE = Reason("has more than 1 MiB", "have more than 1 MiB")
 CUT = Reason("was cut", "were cut")
 CHANGED = Reason(
     "is in conflict: its store has changed since",
@@ -97,16 +98,14 @@ class Group(msgspec.Struct):
 
 
 class Problems:
-    """Collects problems in the order of their lines: the first MAX_LISTED, all in groups, and
-    the lines of all."""
+    """Collects problems in the order of their lines: the first MAX_LISTED, and all in groups."""
 
     def __init__(self) -> None:
         self.listed: list[Problem] = []
         self.groups: dict[tuple[str, Reason], Group] = {}
-        self.messages: dict[int, str] = {}
 
-    def add(self, line: int, id: int | None, wrong: Wrong) -> None:
-        """Add what is wrong with a row, whose store has this id."""
+    def add(self, line: int, id: int | None, wrong: Wrong) -> str:
+        """Add what is wrong with a row, whose store has this id; return the message."""
         column, value, reason, message = wrong
         message = message or f'"{column}" {limited(reason.rule or reason.one, column)}'
         problem = Problem(line, id, column, shown(value), message)
@@ -116,8 +115,7 @@ class Problems:
             group.examples.append(problem)
         if len(self.listed) < MAX_LISTED:
             self.listed.append(problem)
-        before = self.messages.get(line)
-        self.messages[line] = f"{before}. {message}" if before else message
+        return message
 
 
 def shown(text: str, length: int = MAX_SHOWN_LENGTH) -> str:

@@ -9,6 +9,9 @@ from storekeeper.domain.errors import InvalidInput
 MAX_NAME_LENGTH = 30
 """Characters of a name: Unicode code points (decision 7)."""
 
+MAX_CONTENT_BYTES = 2**20
+"""Bytes of a store's name and address as JSON: of the body of a POST, and of a row of a file."""
+
 MAX_INTEGER = 2**63 - 1
 """The greatest integer of a column, in both databases."""
 

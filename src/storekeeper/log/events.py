@@ -45,6 +45,7 @@ class Event(Enum):
     WRITES_ACCEPTED = "info", "writes work again"
     WORKER_LOST = "warning", "worker lost, starting another"
     WORKER_CANNOT_START = "critical", "worker cannot start"
+    READER_ENDED = "error", "the process that reads files ended early"
     BUG = "error", "bug"
     SERVER = "warning", "server"
     DROPPED = "warning", "log lines dropped because nobody read them"

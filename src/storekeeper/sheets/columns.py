@@ -1,21 +1,27 @@
 """Which cells of a row are the fields of a store, by the names of their columns (decision 53)."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
-from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
+from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import FIELDS, BadFile
 
 Cell = Callable[[Sequence[object]], object]
-"""Returns the value of a field in the cells of a row."""
+"""Returns the value of a field in the cells of a row. Raises TooLong."""
+
+MAX_COLUMNS = 16_384
+"""Columns of a file, as many as a sheet of XLSX has."""
 
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _MAX_SHOWN_COLUMNS = 20
+_BESIDE = " ,"
+"""What vanishes beside a blank column. All blanks are one space by then."""
 
-_GAP = re.compile(r"[\s,]*\0[\s,\0]*")
-"""A blank column with the blanks and commas beside it."""
+
+class TooLong(Exception):
+    """What a template makes of a row is longer than any field may be."""
 
 
 class Columns:
@@ -29,13 +35,16 @@ class Columns:
     def __init__(
         self, header: Sequence[object], maps: Mapping[str, str], match: str | None
     ) -> None:
+        if len(header) > MAX_COLUMNS:
+            raise BadFile(f"a file may have {MAX_COLUMNS:,} columns at most")
         self.names = [str(name).strip() for name in header]
+        self._places = _places_of(self.names)
         self._used = set[int]()
         self.fields: dict[str, Cell] = {}
         for field in FIELDS:
             if field in maps:
                 self.fields[field] = self._mapped(maps[field])
-            elif field in map(str.casefold, self.names):
+            elif field in self._places:
                 self.fields[field] = itemgetter(self._place(field, "map"))
         if not {"name", "address"} & self.fields.keys():
             raise BadFile(
@@ -57,11 +66,14 @@ class Columns:
                 )
             return field, self.fields[field]
         place = self._place(match, "match")
-        if len(self.names[place]) > MAX_EXTERNAL_LENGTH:
+        name = self.names[place]
+        if len(name) > MAX_EXTERNAL_LENGTH or "\0" in name:
             raise BadFile(
-                f"the name of the column has more than {MAX_EXTERNAL_LENGTH} characters", "match"
+                f"the name of the column has more than {MAX_EXTERNAL_LENGTH} characters, or null"
+                " characters",
+                "match",
             )
-        return self.names[place], itemgetter(place)
+        return name, itemgetter(place)
 
     def _mapped(self, template: str) -> Cell:
         if not set(template) & set("{}"):
@@ -70,11 +82,10 @@ class Columns:
         if any(set(text) & set("{}") for text in parts[::2]):
             raise BadFile(f"{shown(template, MAX_BRIEF_LENGTH)!r} has an unmatched brace", "map")
         places = [self._place(name, "map") for name in parts[1::2]]
-        return lambda row: _joined(parts, [row[place] for place in places])
+        return lambda row: join(parts[::2], places, row)
 
     def _place(self, name: str, parameter: str) -> int:
-        wanted = name.strip().casefold()
-        places = [place for place, each in enumerate(self.names) if each.casefold() == wanted]
+        places = self._places.get(_plain(name), [])
         if len(places) != 1:
             how_many = "several columns are" if places else "no column is"
             raise BadFile(
@@ -98,6 +109,20 @@ class Columns:
         return shown(next(iter([*named, *filter(None, self.names)]), "1"), MAX_BRIEF_LENGTH)
 
 
+def _plain(name: str) -> str:
+    """Return the name of a column without what does not count."""
+    return name.strip().casefold()
+
+
+def _places_of(names: Iterable[str]) -> dict[str, list[int]]:
+    """Return the places of each name, but for blank ones."""
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        if name:
+            places.setdefault(_plain(name), []).append(place)
+    return places
+
+
 def parse_maps(values: Sequence[str]) -> dict[str, str]:
     """Return the columns or the template of each field that is mapped. Raises BadFile."""
     maps: dict[str, str] = {}
@@ -112,19 +137,46 @@ def parse_maps(values: Sequence[str]) -> dict[str, str]:
     return maps
 
 
-def _joined(parts: Sequence[str], cells: Sequence[object]) -> str:
-    """Return the texts between the columns of a template, at even places of `parts`, with the
-    cells in between."""
-    values = ["" if cell is None else str(cell).strip() for cell in cells]
-    if any("\0" in value for value in values):
-        return "".join(values)  # is refused
-    text = parts[0] + "".join(
-        f"{value or chr(0)}{text}" for value, text in zip(values, parts[2::2], strict=True)
+# Templates.
+
+
+def join(texts: Sequence[str], places: Sequence[int], row: Sequence[object]) -> str:
+    """Return the texts of a template with the cells of these places between them.
+
+    Blank cells vanish with the blanks and commas beside them, runs of blanks become one. Takes
+    time in proportion to the length of the result, which is measured first. Raises TooLong.
+    """
+    cells = {place: _without_runs(row[place]) for place in places}
+    if any("\0" in cell for cell in cells.values()):
+        return "\0"  # is refused
+    length = sum(map(len, texts)) + sum(len(cells[place]) for place in places)
+    if length > MAX_CONTENT_BYTES:
+        raise TooLong
+    joined = texts[0] + "".join(
+        f"{cells[place] or chr(0)}{text}" for place, text in zip(places, texts[1:], strict=True)
     )
-    return " ".join(_GAP.sub(lambda gap: _separator(gap, len(text)), text).split())
+    return _without_gaps(_without_runs(joined).split("\0"))
 
 
-def _separator(gap: re.Match[str], end: int) -> str:
-    if gap.start() == 0 or gap.end() == end:
-        return ""
-    return ", " if "," in gap[0] else " "
+def _without_runs(cell: object) -> str:
+    """Return a cell as a text with single blanks, and none at its ends."""
+    return "" if cell is None else " ".join(str(cell).split())
+
+
+def _without_gaps(pieces: Sequence[str]) -> str:
+    """Join what stands between blank cells, without the blanks and commas beside these."""
+    joined: list[str] = []
+    last, has_comma = len(pieces) - 1, False
+    for place, piece in enumerate(pieces):
+        text = piece
+        if place > 0:
+            text = text.lstrip(_BESIDE)
+            has_comma = has_comma or "," in piece[: len(piece) - len(text)]
+        kept = text.rstrip(_BESIDE) if place < last else text
+        if kept:
+            if joined:
+                joined.append(", " if has_comma else " ")
+            joined.append(kept)
+            has_comma = False
+        has_comma = has_comma or "," in text[len(kept) :]
+    return "".join(joined)

@@ -6,15 +6,15 @@ Nothing is guessed: a text is UTF-8, or UTF-16 with its byte order mark, or what
 import codecs
 import csv
 import io
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
 
-from storekeeper.sheets import FIELDS, BadFile, Record, xlsx
+from storekeeper.sheets import FIELDS, BadFile, Record
+from storekeeper.sheets.encodings import check_encoding
 
 Kind = Literal["csv", "jsonl", "xlsx"]
 
@@ -23,25 +23,15 @@ _MAX_LINE_LENGTH = 4 * 2**20
 _DELIMITERS = ",;\t"
 _SNIFFED_BYTES = 4096
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_ENCODING = re.compile(
-    r"utf-?(8|16|32)(-sig|-le|-be)?|(cp|iso8859-|mac-|koi8-|gb|big5|shift_jis|euc_).*"
-)
-"""Python's names of the encodings that spreadsheets are saved in: it has others that are no
-encodings of texts."""
-
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
 
 
-def check_encoding(name: str) -> str:
-    """Return Python's name of an encoding. Raises BadFile."""
-    try:
-        found = codecs.lookup(name).name
-    except (LookupError, ValueError):
-        found = ""
-    if not _ENCODING.fullmatch(found):
-        raise BadFile(f"no such encoding: {name[:40]!r}", "encoding", "cp1252")
-    return found
+class NoText(str):
+    """A list or an object of JSON, as JSON: no field of a store can be that."""
+
+    __slots__ = ()
 
 
 class Sheet(NamedTuple):
@@ -56,7 +46,7 @@ class Sheet(NamedTuple):
         """Yield the rows that are not blank."""
         self.file.seek(0)
         if self.kind == "xlsx":
-            yield from xlsx.records(self.file)
+            yield from _xlsx_records()(self.file)
             return
         text = io.TextIOWrapper(self.file, self.encoding, "surrogateescape", newline="")
         try:
@@ -67,11 +57,15 @@ class Sheet(NamedTuple):
 
 
 def open_sheet(file: IO[bytes], encoding: str | None = None) -> Sheet:
-    """Return the sheet that a file is, by its first bytes. Raises BadFile."""
+    """Return the sheet that a file is, by its first bytes. Raises BadFile.
+
+    What reading it needs is imported by then: the reader can open no file afterwards.
+    """
     encoding = check_encoding(encoding) if encoding else None
     file.seek(0)
     begin = file.read(_SNIFFED_BYTES)
     if begin.startswith(b"PK\x03\x04"):
+        _xlsx_records()
         return Sheet(file, "xlsx", "")
     is_utf16 = begin.startswith(_UTF16)
     wide = is_utf16 or (encoding or "").startswith(("utf-16", "utf-32"))
@@ -80,10 +74,21 @@ def open_sheet(file: IO[bytes], encoding: str | None = None) -> Sheet:
     if begin.startswith(codecs.BOM_UTF8):
         encoding = "utf-8-sig"  # whatever was said: rejects are UTF-8, also of a file that is not
     encoding = encoding or ("utf-16" if is_utf16 else "utf-8-sig")
+    codecs.lookup(encoding)
     is_json = not wide and begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
     return Sheet(
         file, "jsonl" if is_json else "csv", "utf-8-sig" if encoding == "utf-8" else encoding
     )
+
+
+def _xlsx_records() -> Callable[[IO[bytes]], Iterator[Record]]:
+    try:
+        from storekeeper.sheets import xlsx  # noqa: PLC0415 - its library may be missing
+    except ImportError:
+        raise BadFile(
+            "XLSX needs a library: install Storekeeper with its extra excel, or save the sheet as CSV"
+        ) from None
+    return xlsx.records
 
 
 def _lines(text: IO[str], encoding: str) -> Iterator[str]:
@@ -95,10 +100,13 @@ def _lines(text: IO[str], encoding: str) -> Iterator[str]:
                 raise BadFile(f"line {number}: longer than {_MAX_LINE_LENGTH:,} characters")
             line.encode()
             yield line
-    except UnicodeDecodeError:
-        raise _undecodable(number + 1, encoding) from None
     except UnicodeEncodeError:
         raise _undecodable(number, encoding) from None
+    except UnicodeDecodeError:
+        raise _undecodable(number + 1, encoding) from None
+    except UnicodeError:  # of UTF-16 and UTF-32, which say no more of it
+        order = f"{encoding.upper()} without a byte order mark does not say its byte order"
+        raise BadFile(order, "encoding", f"{encoding}-le") from None
 
 
 def _undecodable(line: int, encoding: str) -> BadFile:
@@ -111,12 +119,10 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
     skipped, first = 0, next(lines, "")
     while first and not first.strip(f"{_DELIMITERS}\r\n "):
         skipped, first = skipped + 1, next(lines, "")
-    delimiter = max(
-        _DELIMITERS, key=lambda each: len(next(csv.reader([first], delimiter=each), ""))
-    )
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     line = skipped + 1
     try:
+        delimiter = max(_DELIMITERS, key=partial(_width, first))
+        reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         for cells in reader:
             if any(cells):
                 yield line, list[object](cells)
@@ -126,16 +132,28 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
         raise BadFile(f"line {line}: {error}{open_quote}") from None
 
 
+def _width(line: str, delimiter: str) -> int:
+    """Return how many cells a line has with this delimiter. Raises csv.Error."""
+    return len(next(csv.reader([line], delimiter=delimiter), ""))
+
+
 def _json(lines: Iterator[str]) -> Iterator[Record]:
     columns: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            record = {name: "" if cell is None else cell for name, cell in _decode(line).items()}
+            record = {name: _cell(value) for name, value in _decode(line).items()}
         except (msgspec.DecodeError, RecursionError):
             raise BadFile(f"line {number}: not a JSON object") from None
         if not columns:
             columns = list(record | dict.fromkeys(FIELDS))
             yield number, list[object](columns)
         yield number, [record.get(name) for name in columns]
+
+
+def _cell(value: object) -> object:
+    """Return a value of JSON as a cell. Raises RecursionError."""
+    if value is None:
+        return ""
+    return NoText(_encode(value).decode()) if isinstance(value, list | dict) else value

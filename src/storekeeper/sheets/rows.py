@@ -1,18 +1,17 @@
-"""The rows of a file to import: what each says of its store, and what is wrong with it. Imports
-the domain.
+"""The rows of a file as an import takes them, and as the file has them. The reader runs this."""
 
-Decisions 52, 53 and 55.
-"""
-
+import codecs
 import csv
+import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain, islice
-from typing import IO
+
+import msgspec
 
 from storekeeper.domain.errors import InvalidInput
-from storekeeper.domain.intake import Import, Row
+from storekeeper.domain.intake import VERSION, Row
 from storekeeper.domain.problems import (
     CELLS,
     CUT,
@@ -20,23 +19,25 @@ from storekeeper.domain.problems import (
     NO_TEXT,
     NO_VERSION,
     REQUIRED,
+    TOO_LARGE,
     TOO_LONG,
     UNKNOWN,
-    Problem,
     Wrong,
     encode_wrong,
     limited,
     shown,
 )
 from storekeeper.domain.stores import (
+    MAX_CONTENT_BYTES,
     MAX_EXTERNAL_LENGTH,
     MAX_INTEGER,
     MAX_NAME_LENGTH,
     check_payload,
 )
-from storekeeper.sheets import BadFile, Record
-from storekeeper.sheets.columns import Columns
-from storekeeper.sheets.records import open_sheet
+from storekeeper.sheets import BadFile
+from storekeeper.sheets.columns import Columns, TooLong
+from storekeeper.sheets.protocol import CELL_SIZE, MAX_DESCRIBED, MAX_DESCRIBED_ROW, Layout
+from storekeeper.sheets.records import Sheet
 
 PROBLEM_COLUMN = "problem"
 """The column of a file of rejects that says why; an import ignores it."""
@@ -44,74 +45,71 @@ PROBLEM_COLUMN = "problem"
 MAX_TITLES = 10
 """Rows with one cell above the names of the columns."""
 
-MAX_DESCRIBED = 4 * 2**20
-"""Characters of the rows that a report has: a file may have thousands of columns."""
+_MAX_ESCAPED = 6
+"""Bytes of a character in JSON, at most."""
 
-_VERSION = re.compile(r"[0-9]{1,18}\.[a-z2-7]{8}")
+_VERSION = re.compile(VERSION)
 _REASONS = {
     limited(reason.rule, "name"): reason for reason in (REQUIRED, TOO_LONG, HAS_NULLS, NO_TEXT)
 }
 """The reason for each rule of the contract."""
 
+_encode = msgspec.json.Encoder().encode
+
 
 class SheetRows:
-    """The rows of a file, which can be iterated once, as an `Import` says to read them. Raises
-    BadFile.
+    """The rows of a sheet, which can be read once, as a `Layout` says to. Raises BadFile.
 
-    Its header is read at once. `check` is called with the place of each row, and may raise.
+    Its header is read at once; `described` and `rejects` are other ways to read the rest.
     """
 
-    def __init__(
-        self, file: IO[bytes], options: Import, check: Callable[[int], None] = lambda _: None
-    ) -> None:
-        self.file = file
-        self._sheet = open_sheet(file, options.encoding)
-        self._cut_names = options.cut_names
-        self._check = check
-        self._records = self._sheet.records()
-        self._above = 0
-        self.columns = self._header(options)
+    def __init__(self, sheet: Sheet, layout: Layout) -> None:
+        self._cut_names = layout.cut_names
+        self._has_header = layout.header
+        self._records = sheet.records()
+        self.columns = self._header(layout)
         self.match = self.columns.match
 
-    def _header(self, options: Import) -> Columns:
+    def _header(self, layout: Layout) -> Columns:
         """Return the columns, by the first row that can name them; titles may stand above it,
         each in one cell."""
         first = next(self._records, None)
         if first is None:
             raise BadFile("the file is empty")
-        if not options.header:
+        if not layout.header:
             self._records = chain([first], self._records)
             return Columns(
-                [str(number) for number, _ in enumerate(first[1], 1)], options.map, options.match
+                [str(number) for number, _ in enumerate(first[1], 1)], layout.map, layout.match
             )
         for _, cells in chain([first], islice(self._records, MAX_TITLES)):
-            self._above += 1
             with suppress(BadFile) if sum(map(bool, cells)) == 1 else nullcontext():
-                return Columns(cells, options.map, options.match)
-        return Columns(first[1], options.map, options.match)  # raises
+                return Columns(cells, layout.map, layout.match)
+        return Columns(first[1], layout.map, layout.match)  # raises
 
     def __iter__(self) -> Iterator[Row]:
         for place, (line, cells) in enumerate(self._records, 1):
-            self._check(place)
             yield self._row(place, line, cells)
 
     def _row(self, place: int, line: int, cells: list[object]) -> Row:
-        wrong: list[Wrong] = []
         width = len(self.columns.names)
         if len(cells) < width or any(cells[width:]):
-            wrong.append(
-                Wrong("row", "", CELLS, f"The row has {len(cells)} cells instead of {width}")
-            )
-            return Row(place, line, None, None, encode_wrong(wrong), 0, None, None)
-        values = {
-            field: value
-            for field, of in self.columns.fields.items()
-            if (value := of(cells)) is not None
-        }
-        name, address = self._content(values, wrong)
-        version = str(values.get("version", "")).strip()
-        if version and not _VERSION.fullmatch(version):
-            wrong.append(Wrong("version", version, NO_VERSION))
+            message = f"The row has {len(cells)} cells instead of {width}"
+            return _bad_row(place, line, Wrong("row", "", CELLS, message))
+        try:
+            values = {
+                field: value
+                for field, of in self.columns.fields.items()
+                if (value := of(cells)) is not None
+            }
+            wrong: list[Wrong] = []
+            name, address = self._content(values, wrong)
+        except TooLong:
+            message = "The name and the address of the row have more than 1 MiB as JSON"
+            return _bad_row(place, line, Wrong("row", "", TOO_LARGE, message))
+        version: str | None = str(values.get("version", "")).strip()
+        if version and not _VERSION.match(version):
+            wrong.append(Wrong("version", shown(version), NO_VERSION))
+            version = None
         key = self._key(cells, name, wrong)
         has_address = int("address" in values)
         return Row(
@@ -121,22 +119,24 @@ class SheetRows:
     def _content(
         self, values: Mapping[str, object], wrong: list[Wrong]
     ) -> tuple[str | None, str | None]:
-        """Return name and address, if they are as they must be."""
+        """Return name and address, if they are as they must be. Raises TooLong."""
         content = {"name": values.get("name", "-")}
         if values.get("address"):
             content["address"] = values["address"]
         name = content["name"]
         if self._cut_names and isinstance(name, str) and len(name) > MAX_NAME_LENGTH:
             content["name"] = name[:MAX_NAME_LENGTH]
-            wrong.append(Wrong("name", name, CUT, f'The name was cut to "{content["name"]}"'))
+            wrong.append(
+                Wrong("name", shown(name), CUT, f'The name was cut to "{content["name"]}"')
+            )
         try:
             payload = check_payload(content)
         except InvalidInput as error:
             for field, rule in error.violations.items():
-                wrong.append(
-                    Wrong(field, str(content[field]), _REASONS[rule.removeprefix(f'"{field}" ')])
-                )
+                reason = _REASONS[rule.removeprefix(f'"{field}" ')]
+                wrong.append(Wrong(field, shown(str(content[field])), reason))
             return None, None
+        _check_size(payload.address or "", content)
         return payload.name if "name" in values else None, payload.address
 
     def _key(self, cells: Sequence[object], name: str | None, wrong: list[Wrong]) -> str | None:
@@ -156,41 +156,70 @@ class SheetRows:
             return text
         else:
             reason = HAS_NULLS if "\0" in text else TOO_LONG if text else REQUIRED
-        wrong.append(Wrong(self.match or "", text, reason))
+        wrong.append(Wrong(self.match or "", shown(text), reason))
         return None
 
-    # The rows again, as the file has them.
+    # The rows as the file has them.
 
-    def _again(self) -> Iterator[Record]:
-        return islice(self._sheet.records(), self._above, None)
+    def described(self, lines: Sequence[int]) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the cells by their columns of the rows that begin at these lines, up to
+        MAX_DESCRIBED characters."""
+        room, wanted = MAX_DESCRIBED, set(lines)
+        names = [shown(name) or str(number) for number, name in enumerate(self.columns.names, 1)]
+        for line, cells in self._records if lines else ():
+            if line > lines[-1] or room <= 0:
+                break
+            if line in wanted:
+                row = _shown_row(names, cells, min(room, MAX_DESCRIBED_ROW))
+                room -= sum(map(len, chain(row, row.values()))) + CELL_SIZE * len(row)
+                yield line, row
 
-    def describe(self, problems: Sequence[Problem]) -> None:
-        """Add the rows of the file to problems, up to MAX_DESCRIBED characters."""
-        room = MAX_DESCRIBED
-        of_lines: dict[int, list[Problem]] = {}
-        for problem in problems:
-            of_lines.setdefault(problem.line, []).append(problem)
-        names = [name or str(number) for number, name in enumerate(self.columns.names, 1)]
-        for line, cells in self._again() if problems else ():
-            for problem in of_lines.get(line, ()) if room > 0 else ():
-                problem.row = {
-                    name: shown(_text(cell)) for name, cell in zip(names, cells, strict=False)
-                }
-                room -= sum(map(len, chain(problem.row, problem.row.values())))
-
-    def write_rejects(self, file: IO[str], messages: Mapping[int, str]) -> None:
-        """Write the rows of these lines as CSV, each with its message, so that they can be
-        mended and imported."""
+    def rejects(self, messages: Iterable[tuple[int, str]]) -> Iterator[bytes]:
+        """Yield the parts of a CSV file with the rows of these lines, which ascend, each with its
+        message, so that they can be corrected and imported."""
         names = self.columns.names
         kept = [place for place, name in enumerate(names) if name != PROBLEM_COLUMN]
-        writer = csv.writer(file)
-        file.write("\ufeff")  # without it, Excel takes the file for another encoding
-        if self._above:
-            writer.writerow([*(names[place] for place in kept), PROBLEM_COLUMN])
-        for line, cells in self._again():
-            if line in messages:
+        yield codecs.BOM_UTF8  # without it, Excel takes the file for another encoding
+        if self._has_header:
+            yield _csv_line([*(names[place] for place in kept), PROBLEM_COLUMN])
+        left = iter(messages)
+        reject = next(left, None)
+        for line, cells in self._records:
+            if reject is None:
+                return
+            if line == reject[0]:
                 padded = [*cells, *[""] * len(names)]
-                writer.writerow([*(padded[place] for place in kept), messages[line]])
+                yield _csv_line([*(padded[place] for place in kept), reject[1]])
+                reject = next(left, None)
+
+
+def _bad_row(place: int, line: int, wrong: Wrong) -> Row:
+    return Row(place, line, None, None, encode_wrong([wrong]), 0, None, None)
+
+
+def _check_size(address: str, content: Mapping[str, object]) -> None:
+    """Raise TooLong if a name and an address are too large."""
+    if len(address) * _MAX_ESCAPED < MAX_CONTENT_BYTES // 2:
+        return  # as nearly all are
+    if len(_encode(content)) > MAX_CONTENT_BYTES:
+        raise TooLong
+
+
+def _shown_row(names: Sequence[str], cells: Sequence[object], room: int) -> dict[str, str]:
+    """Return the cells by their columns, up to so many characters."""
+    row: dict[str, str] = {}
+    for name, cell in zip(names, cells, strict=False):
+        row[name] = shown(_text(cell))
+        room -= len(name) + len(row[name]) + CELL_SIZE
+        if room <= 0:
+            break
+    return row
+
+
+def _csv_line(cells: Sequence[object]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
 
 
 def _text(cell: object) -> str:

@@ -24,6 +24,7 @@ from storekeeper.domain.intake import (
     Numbers,
     Plan,
     Refused,
+    Reject,
     Row,
 )
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
@@ -38,6 +39,9 @@ SQLite that `place` is the row's number."""
 
 DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new bigint, total bigint, folded text)"""
 """The temporary table of what becomes of the rows."""
+
+REPEATED = "repeated (key text PRIMARY KEY, first bigint)"
+"""The temporary table of the keys that occur more than once, and of their first places."""
 
 LOCK_TIMEOUT = 60.0
 """Seconds that an import waits for other writers, unless its caller says otherwise."""
@@ -69,6 +73,11 @@ class Session(Protocol):
         """Begin to write: take the lock of writers. At the end, call `committing`, and commit."""
 
 
+def keep_no_rejects() -> Reject:
+    """Return what forgets why rows are not imported."""
+    return lambda _line, _why: None
+
+
 def carry_out(
     session: Session,
     rows: Iterable[Row],
@@ -76,13 +85,17 @@ def carry_out(
     *,
     review: Callable[[Plan], None] = lambda _: None,
     committing: Callable[[], None] = lambda: None,
+    check: Callable[[], None] = lambda: None,
+    begin_rejects: Callable[[], Reject] = keep_no_rejects,
 ) -> Plan | Counts:
     """Import the rows of a file, all or none; return what was done, its counts alone if this is
     a replay.
 
     `review` is called with the plan before the lock is taken, and again if it had to be made
     anew behind it; it may raise. Iterating the rows may be slow, and raises what is wrong with
-    the file as a whole.
+    the file as a whole. `check` is called now and then before anything is written, and may raise.
+    `begin_rejects` is called when a plan is begun: what it returns is told of each row that is not
+    imported.
 
     Raises Refused, NeedsMatch, PreconditionFailed, KeyReused, and what the rows and the database
     raise.
@@ -90,10 +103,11 @@ def carry_out(
     if replay := _replay(session, options):
         return replay
     _require_match(options, _numbers(session))
-    for table in (STAGED, DECIDED):
+    for table in (STAGED, DECIDED, REPEATED):
         session.execute(f"CREATE TEMPORARY TABLE {table}")
     session.fill("staged", Row._fields, rows)
-    plan = _make_plan(session, options)
+    session.execute(_FIND_REPEATED)
+    plan = _make_plan(session, options, check, begin_rejects)
     review(plan)
     if options.dry_run:
         return plan
@@ -102,7 +116,7 @@ def carry_out(
         if replay := _replay(session, options):
             return replay
         if _numbers(session)[:3] != plan.numbers[:3]:
-            plan = _make_plan(session, options)
+            plan = _make_plan(session, options, check, begin_rejects)
             review(plan)
             _refuse(plan)
         _write(session, plan)
@@ -140,7 +154,8 @@ def _refuse(plan: Plan) -> None:
 
 _NUMBERS = """SELECT coalesce(changes.count, 0), coalesce(seq, 0), epoch, coalesce(changes.at, 0)
   FROM collection LEFT JOIN changes ON seq = (SELECT max(seq) FROM changes)"""
-_REPEATED = "SELECT key FROM staged WHERE key IS NOT NULL GROUP BY key HAVING count(*) > 1"
+_FIND_REPEATED = """INSERT INTO repeated SELECT key, min(place) FROM staged
+  WHERE key IS NOT NULL GROUP BY key HAVING count(*) > 1"""
 _ADDRESS = "CASE staged.has_address WHEN 1 THEN staged.address ELSE stores.address END"
 _NAME = "coalesce(staged.name, stores.name)"
 _IS_EQUAL = """(staged.name IS NULL OR staged.name = stores.name)
@@ -169,10 +184,10 @@ _WITH_KEY = (
 
 def _compare(match: str | None) -> str:
     found, count = _STORES.get(match, _WITH_KEY)
-    return f"""SELECT staged.place, line, key, staged.version, wrong, stores.id, stores.version, {_IS_EQUAL}, means,
-      {_NAME}, substr({_ADDRESS}, 1, {MAX_SEARCHED_LENGTH})
+    return f"""SELECT staged.place, line, staged.key, staged.version, wrong, stores.id, stores.version, {_IS_EQUAL},
+      means, first, {_NAME}, substr({_ADDRESS}, 1, {MAX_SEARCHED_LENGTH})
     FROM (SELECT staged.*, {found} AS found, {count} AS means FROM staged WHERE place > $1 AND place <= $2) AS staged
-      LEFT JOIN stores ON stores.id = staged.found
+      LEFT JOIN stores ON stores.id = staged.found LEFT JOIN repeated ON repeated.key = staged.key
     ORDER BY staged.place"""
 
 
@@ -186,7 +201,12 @@ def _require_match(options: Import, numbers: Numbers) -> None:
         raise NeedsMatch("The list has stores")
 
 
-def _make_plan(session: Session, options: Import) -> Plan:
+def _make_plan(
+    session: Session,
+    options: Import,
+    check: Callable[[], None],
+    begin_rejects: Callable[[], Reject],
+) -> Plan:
     numbers = _numbers(session)
     current = tag(numbers.version, numbers.epoch)
     if options.if_match is not None and not matches(options.if_match, current):
@@ -194,11 +214,12 @@ def _make_plan(session: Session, options: Import) -> Plan:
             f"The list has changed: its version is {numbers.version} now", current
         )
     _require_match(options, numbers)
-    plan = Plan(options, numbers, {key for (key,) in session.execute(_REPEATED)})
+    plan = Plan(options, numbers, begin_rejects())
     session.execute("DELETE FROM decided")
     ((rows,),) = session.execute("SELECT count(*) FROM staged")
     column = (options.key_column,) if options.key_column else ()
     for start in range(0, rows, CHUNK):
+        check()
         found = session.execute(_compare(options.match), (start, start + CHUNK, *column))
         session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
     plan.finish([_listed(*row) for row in session.execute(_LIST)])

@@ -1,7 +1,8 @@
 """The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55). Imports
 `http`, `sheets`, `concurrency` and the domain.
 
-A body goes to a spool while it arrives, and is read on a thread. One import runs at a time.
+A body goes to a spool while it arrives, and is read by a process of its own. One import runs at a
+time.
 """
 
 import asyncio
@@ -15,8 +16,9 @@ from msgspec.structs import replace
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
 from storekeeper.api.query import parse_import_query
-from storekeeper.api.routes.spool import Spool, Spools, not_written, within
+from storekeeper.api.routes.spool import Spool, Spools, not_written, until
 from storekeeper.concurrency.threads import run_in_thread
+from storekeeper.domain import intake
 from storekeeper.domain.errors import InvalidInput, Outcome, Unavailable
 from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, Report
 from storekeeper.domain.problems import Problem
@@ -30,15 +32,26 @@ from storekeeper.http.response import (
     error_response,
     phrase,
 )
+from storekeeper.log.events import Event, emit
 from storekeeper.sheets import TYPES, BadFile
-from storekeeper.sheets.rows import SheetRows
+from storekeeper.sheets.protocol import layout_of
+from storekeeper.sheets.reader import Limits, ReaderEnded
+from storekeeper.sheets.reading import Reading
 from storekeeper.storage import intake as staging
 from storekeeper.storage.collection import Collection
+from storekeeper.storage.intake import Session
 
 MEDIA_TYPES = (b"text/csv", TYPES["xlsx"].encode())
 
 READ_TIMEOUT = 30.0
 """Seconds for which the rows of a file are read."""
+
+MAX_READ_SECONDS = 25
+"""Seconds of processor time that reading a file may take."""
+
+MAX_READ_BYTES = 256 * 2**20
+"""Bytes of the rows of a file, as the reader sends them: a template or a workbook may make much of
+little."""
 
 LOCK_TIMEOUT = 10.0
 """Seconds that an import waits for other writers."""
@@ -47,12 +60,16 @@ RESPONSE_TIMEOUT = 58.0
 """Seconds after which an import gets its response in any case, with outcome unknown (decision
 42: within 60 s)."""
 
+PLAN_TIMEOUT = 50.0
+"""Seconds after which an import is given up that has written nothing yet."""
+
 TOO_SLOW = "The import takes too long: use the command storekeeper import"
 
 _NEEDS_MATCH = (
     '"match" or "add" is required, because the list has stores: send match=id, match=name or match=COLUMN (the key'
     " that another system has for a store), or add=true if all rows are new stores"
 )
+_LIMITS = Limits(MAX_READ_SECONDS, READ_TIMEOUT, MAX_READ_BYTES, TOO_SLOW)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -105,7 +122,8 @@ class Imports:
         )
         return Deferred(asyncio.ensure_future(self._import(opened)))
 
-    async def _import(self, opened: Callable[[], tuple[SheetRows, Import]]) -> Response:
+    async def _import(self, opened: Callable[[], tuple[Reading, Import]]) -> Response:
+        rows = None
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
                 rows, options = await run_in_thread(opened)
@@ -114,17 +132,27 @@ class Imports:
             raise _invalid(error) from None
         except NeedsMatch:
             raise InvalidInput("query", {"match": _NEEDS_MATCH}) from None
+        except ReaderEnded as error:
+            emit(Event.READER_ENDED, why=error.why)
+            raise
         except TimeoutError:
             raise Unavailable(TOO_SLOW, Outcome.UNKNOWN) from None
         except OSError as error:  # the end of a body is written when it is read
             raise not_written(error) from None
+        finally:
+            if rows is not None:
+                rows.stop()
 
-    async def _carry_out(self, rows: SheetRows, options: Import) -> Response:
+    async def _carry_out(self, rows: Reading, options: Import) -> Response:
         body: Report | _Refusal
+        check = until(PLAN_TIMEOUT, TOO_SLOW)
+
+        def work(session: Session) -> intake.Plan | Counts:
+            with rows:
+                return staging.carry_out(session, rows, options, check=check)
+
         try:
-            done = await self._collection.in_session(
-                lambda session: staging.carry_out(session, rows, options), LOCK_TIMEOUT
-            )
+            done = await self._collection.in_session(work, LOCK_TIMEOUT)
             if isinstance(done, Counts):
                 return Response(_encode(done), REPLAYED, tag=_tag(done))
             body, status, current = done.report, 200, _tag(done.report)
@@ -141,12 +169,12 @@ def _tag(counts: Counts) -> bytes:
 
 def _open(
     spool: Spool, options: Import, preconditions: Preconditions, sent: str
-) -> tuple[SheetRows, Import]:
+) -> tuple[Reading, Import]:
     """Return the rows of a body, and what to do with them. Raises BadFile."""
     spool.seek(0)
     hashed = hashlib.file_digest(spool, "sha256").hexdigest()
     key = preconditions.key(sent, options.token_number, ("imports", options, hashed))
-    rows = SheetRows(spool, options, within(READ_TIMEOUT, TOO_SLOW))
+    rows = Reading(spool, layout_of(options), _LIMITS)
     return rows, replace(
         options, match=rows.match, if_match=preconditions.if_match, idempotency_key=key
     )

@@ -62,10 +62,21 @@ def not_written(error: OSError) -> Unavailable:
 def within(seconds: float, refusal: str) -> Callable[[int], None]:
     """Return a function that is called with the number of each row; after so many seconds it
     raises Unavailable."""
-    end = time.monotonic() + seconds
+    check_time = until(seconds, refusal)
 
     def check(row: int) -> None:
-        if row % 256 == 0 and time.monotonic() > end:
+        if row % 256 == 0:
+            check_time()
+
+    return check
+
+
+def until(seconds: float, refusal: str) -> Callable[[], None]:
+    """Return a function that raises Unavailable after so many seconds."""
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() > end:
             raise Unavailable(refusal)
 
     return check

@@ -1,0 +1,203 @@
+"""What the service and the reader, the process that reads files from outside, say to each other.
+
+The service asks one `Question` over a pipe, as one frame, and leaves the pipe open: the reader ends
+when it closes. The reader answers with frames of one `Message` each, the last of which is `End` or
+says why the file cannot be read. A frame is the length of what follows, in 4 bytes, and a value as
+MessagePack.
+
+The service trusts nothing that the reader says: a frame has a greatest length, and what is in it is
+checked while it is decoded.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from storekeeper.domain.intake import Import, Row
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
+
+MAX_MEMORY = 2**30
+"""Bytes of memory that the reader may take. macOS knows no such limit."""
+
+MAX_FRAME_BYTES = 4 * 2**20
+"""Bytes of one message of the reader: a row has 1 MiB at most, and what is wrong with it."""
+
+BATCH_BYTES = 64 * 1024
+"""Bytes of rows, about, that the reader sends at once."""
+
+MAX_DESCRIBED = 4 * 2**20
+"""Characters of the rows that a report has, each cell with CELL_SIZE more: a file may have thousands
+of columns."""
+
+MAX_DESCRIBED_ROW = 2**18
+"""Characters of one of these rows, counted the same way."""
+
+CELL_SIZE = 16
+
+MAX_DESCRIBED_BYTES = 5 * MAX_DESCRIBED
+"""Bytes of messages with these rows."""
+
+MAX_LISTED_COLUMNS = 100
+"""Columns that are ignored, of which the service is told."""
+
+_LENGTH_BYTES = 4
+_Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 1)]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How to read a file: what an `Import` says of it."""
+
+    match: str | None = None
+    map: Mapping[str, str] = {}
+    encoding: str | None = None
+    header: bool = True
+    cut_names: bool = False
+
+
+def layout_of(options: Import) -> Layout:
+    """Return how an import says to read its file."""
+    return msgspec.convert(options, Layout, from_attributes=True)
+
+
+# What the service asks.
+
+
+class AskRows(msgspec.Struct, tag=True, frozen=True):
+    """Send the `Header` of the file, then all its `Rows`."""
+
+    layout: Layout
+
+
+class AskCells(msgspec.Struct, tag=True, frozen=True):
+    """Send the `Cells` of the rows that begin at these lines, which ascend."""
+
+    layout: Layout
+    lines: list[int]
+
+
+class AskRejects(msgspec.Struct, tag=True, frozen=True):
+    """Send a CSV file, as `Part`s, of the rows that the file of messages names, each with its
+    message. `write_reject` has written that file."""
+
+    layout: Layout
+
+
+Asked = AskRows | AskCells | AskRejects
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked, and the seconds of processor time that the answer may take, None for no
+    limit."""
+
+    asked: Asked
+    seconds: int | None = None
+
+
+# What the reader says.
+
+
+class Header(msgspec.Struct, tag=True, frozen=True):
+    """The column that rows are matched by, as the file has its name, and the columns that mean
+    nothing."""
+
+    match: _Text | None
+    ignored: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)]
+
+
+class Rows(msgspec.Struct, tag=True, frozen=True):
+    """The next rows, and how many bytes of the file were read for them."""
+
+    rows: list[Row]
+    position: int = 0
+
+
+class Cells(msgspec.Struct, tag=True, frozen=True):
+    """The cells of the row that begins at a line, cut as a report shows them, by their columns."""
+
+    line: int
+    cells: dict[str, str]
+
+
+class Part(msgspec.Struct, tag=True, frozen=True):
+    """The next bytes of a file."""
+
+    data: bytes
+
+
+class Refusal(msgspec.Struct, tag=True, frozen=True):
+    """Why the file cannot be read, as `BadFile` has it."""
+
+    problem: Annotated[str, Meta(max_length=10_000)]
+    parameter: _Text = ""
+    value: _Text = ""
+
+
+class OverLimit(msgspec.Struct, tag=True, frozen=True):
+    """The reader needs more memory than it may have."""
+
+
+class End(msgspec.Struct, tag=True, frozen=True):
+    """All is said."""
+
+
+Message = Header | Rows | Cells | Part | Refusal | OverLimit | End
+
+
+# Frames.
+
+
+class BrokenFrame(Exception):
+    """What was read is not what the other side says."""
+
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+def framed(value: object) -> bytes:
+    """Return the frame of a value."""
+    data = encode(value)
+    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+
+def write_frame(descriptor: int, value: object) -> None:
+    """Write the frame of a value to a pipe. Raises OSError."""
+    left = memoryview(framed(value))
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def read_frame(read: Callable[[int], bytes]) -> bytes:
+    """Return what the next frame has, b"" after the last one. Raises BrokenFrame.
+
+    `read` returns some bytes, so many at most, b"" at the end.
+    """
+    length = int.from_bytes(_read_all(read, _LENGTH_BYTES), "big")
+    if length > MAX_FRAME_BYTES:
+        raise BrokenFrame(f"a message of {length:,} bytes")
+    return _read_all(read, length)
+
+
+def _read_all(read: Callable[[int], bytes], size: int) -> bytes:
+    """Return so many bytes, or none, if there are fewer."""
+    found = bytearray()
+    while len(found) < size:
+        if not (part := read(size - len(found))):
+            return b""
+        found += part
+    return bytes(found)
+
+
+# The file of messages of an `AskRejects`: in the order of the lines.
+
+
+def write_reject(file: IO[bytes], line: int, message: str) -> None:
+    """Add a row that is not imported, by the line where it begins, and why."""
+    file.write(msgspec.json.encode((line, message)) + b"\n")
+
+
+def read_rejects(file: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield what `write_reject` has written."""
+    return map(msgspec.json.Decoder(tuple[int, str]).decode, file)

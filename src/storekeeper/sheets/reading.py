@@ -1,0 +1,107 @@
+"""A file from outside, as the service and commands see it: what the reader says of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Self
+
+import msgspec
+
+from storekeeper.domain.intake import Row
+from storekeeper.domain.problems import Problem, decode_wrong
+from storekeeper.sheets import protocol
+from storekeeper.sheets.protocol import (
+    AskCells,
+    AskRejects,
+    AskRows,
+    Cells,
+    Header,
+    Layout,
+    Message,
+    Part,
+    Rows,
+)
+from storekeeper.sheets.reader import Limits, Reader, ReaderEnded
+
+_UNLIMITED = Limits()
+
+
+class Reading:
+    """The rows of a file, which can be iterated once, as a `Layout` says to read them.
+
+    Its header is read at once. `position` is how many bytes of the file were read. Raises BadFile,
+    Unavailable.
+    """
+
+    def __init__(self, file: IO[bytes], layout: Layout, limits: Limits = _UNLIMITED) -> None:
+        self._file = file
+        self._layout = layout
+        self._limits = limits
+        self.position = 0
+        self._reader = Reader(AskRows(layout), [file], limits)
+        self._messages = self._reader.messages()
+        header = next(self._messages, None)
+        if not isinstance(header, Header):
+            raise _unasked(header)
+        self.match = header.match
+        self.ignored = header.ignored
+
+    def __iter__(self) -> Iterator[Row]:
+        place = 0
+        for message in self._messages:
+            if not isinstance(message, Rows):
+                raise _unasked(message)
+            self.position = message.position
+            for row in message.rows:
+                place += 1
+                _check(row, place)
+                yield row
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._messages.close()
+        self._reader.close()
+
+    def stop(self) -> None:
+        """End the process that reads, also while another thread takes its rows."""
+        self._reader.stop()
+
+    def describe(self, problems: Sequence[Problem]) -> None:
+        """Add the rows of the file to problems, which ascend by line, cut as a report shows
+        them."""
+        of_lines: dict[int, list[Problem]] = {}
+        for problem in problems:
+            of_lines.setdefault(problem.line, []).append(problem)
+        if not of_lines:
+            return
+        asked = AskCells(self._layout, list(of_lines))
+        limits = self._limits._replace(bytes=protocol.MAX_DESCRIBED_BYTES)
+        for message in Reader(asked, [self._file], limits).messages():
+            if not isinstance(message, Cells):
+                raise _unasked(message)
+            for problem in of_lines.get(message.line, ()):
+                problem.row = message.cells
+
+    def write_rejects(self, file: IO[bytes], messages: IO[bytes]) -> None:
+        """Write the rows that `messages` names as CSV, each with its message."""
+        asked = AskRejects(self._layout)
+        messages.seek(0)
+        for message in Reader(asked, [self._file, messages], self._limits).messages():
+            if not isinstance(message, Part):
+                raise _unasked(message)
+            file.write(message.data)
+
+
+def _check(row: Row, place: int) -> None:
+    """Raise ReaderEnded if a row cannot be one."""
+    if row.place != place:
+        raise ReaderEnded(f"it sent row {row.place} in place of {place}")
+    if row.wrong is not None:
+        try:
+            decode_wrong(row.wrong)
+        except msgspec.DecodeError as error:
+            raise ReaderEnded(f"it sent {error}") from None
+
+
+def _unasked(message: Message | None) -> ReaderEnded:
+    return ReaderEnded(f"it sent {type(message).__name__}, which was not asked for")
