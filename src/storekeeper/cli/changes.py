@@ -1,5 +1,6 @@
 """The command that prints changes."""
 
+import errno
 import os
 import stat
 import sys
@@ -103,8 +104,12 @@ def _parse(file: Path | None, after: str) -> "Cursor":
 
 
 def _saved(file: Path | None) -> str | None:
+    if file is None:
+        return None
     try:
-        return file.read_text().strip() if file else None
+        if atomicfile.is_stream(file):
+            raise OSError(errno.EINVAL, "it is not a file that can be replaced")
+        return file.read_text().strip()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

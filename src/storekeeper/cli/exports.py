@@ -1,12 +1,10 @@
 """The command that exports stores."""
 
-import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal, TextIO
 from urllib.parse import urlencode
 
 import typer
@@ -72,14 +70,14 @@ def export(
         ):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
         options = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
-        if file.is_file() and not force:
+        if _is_kept(file) and not force:
             raise CannotStart(f"{file} exists: name another file, or overwrite it with --force")
         with (
             databases.existing(settings.database).snapshot() as snapshot,
             progress("Exporting") as show,
-            _output(file, overwrite=force) as opened,
+            _output(file, overwrite=force) as output,
         ):
-            done = exports.write(snapshot, replace(options, excel=excel), opened, show)
+            done = exports.write(snapshot, replace(options, excel=excel), output.buffer, show)
     except InvalidInput as error:
         raise CannotStart(re.sub(r'"(q|at|with|format)"', r"--\1", str(error))) from None
     except EpochEnded as error:
@@ -87,8 +85,8 @@ def export(
     except BrokenPipeError:
         return  # the reader has closed its end
     except OSError as error:
-        output = "standard output" if file == STANDARD_STREAM else file
-        raise CannotStart(f"cannot write {output}: {error.strerror}") from None
+        name = "standard output" if file == STANDARD_STREAM else file
+        raise CannotStart(f"cannot write {name}: {error.strerror}") from None
     print_line(f"{counted(done.stores, 'store')} exported from {database.name}")
     if done.has_formulas:
         print_line(
@@ -105,19 +103,14 @@ def _format(file: Path) -> str:
     return end[1:] or "csv"
 
 
-@contextmanager
-def _output(file: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
+def _output(file: Path, *, overwrite: bool) -> AbstractContextManager[TextIO]:
     """Open the output to write it. A file gets its name, and its old permissions, when it is
     complete."""
-    if file != STANDARD_STREAM and (file.is_file() or not file.exists()):
-        with atomicfile.replacing(file, overwrite=overwrite) as text:
-            yield text.buffer
-        return
-    own = file != STANDARD_STREAM  # then it is a pipe, or /dev/stdout
-    with open(file if own else sys.stdout.fileno(), "wb", closefd=own) as stream:
-        try:
-            yield stream
-        except BaseException:
-            # Throw away what is not written yet: if nobody reads, to close the stream would wait.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            raise
+    if file == STANDARD_STREAM:
+        return atomicfile.into_stream(sys.stdout.fileno())
+    return atomicfile.replacing(file, overwrite=overwrite)
+
+
+def _is_kept(file: Path) -> bool:
+    """Return whether there is a file that only --force overwrites."""
+    return file != STANDARD_STREAM and not atomicfile.is_stream(file) and file.exists()

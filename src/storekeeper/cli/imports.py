@@ -5,14 +5,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Literal, Self
+from typing import IO, Annotated, Literal
 
 import typer
 from msgspec.structs import replace
 
 from storekeeper.cli.options import with_settings
+from storekeeper.cli.rejects import Rejects
 from storekeeper.cli.terminal import (
     PRINT_ROWS,
     STANDARD_STREAM,
@@ -24,7 +25,7 @@ from storekeeper.cli.terminal import (
     saying_if_interrupted,
 )
 from storekeeper.domain.errors import CannotStart, Outcome, Unavailable
-from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Reject, Report, Row
+from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, Row
 from storekeeper.domain.problems import (
     CHANGED,
     CUT,
@@ -40,7 +41,6 @@ from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.columns import parse_maps
 from storekeeper.sheets.reading import Reading
-from storekeeper.storage import atomicfile
 
 MAX_UNASKED = 10
 """Stores that an import adds to a list that has stores, without asking."""
@@ -127,26 +127,16 @@ def import_(  # noqa: PLR0913 - each is an option
         skip_bad or rejects is not None,
         dry_run,
     )
-    if rejects is not None:
-        _check_rejects(rejects, file, settings.database)
-    _carry_out(settings, file, options, rejects, yes=yes)
-
-
-def _check_rejects(rejects: Path, file: Path, database: str) -> None:
-    from storekeeper.storage import databases
-
-    source = Path("/dev/stdin") if file == STANDARD_STREAM else file
-    if databases.is_database_file(database, rejects) or os.path.realpath(
-        rejects
-    ) == os.path.realpath(source):
-        raise CannotStart(
-            "is the database, its log, or the file to import: name another file",
-            subject=f"--rejects {rejects}",
-        )
+    if rejects is None:
+        _carry_out(settings, file, options, None, yes=yes)
+        return
+    with Rejects(rejects, file, settings.database) as rejected:
+        _carry_out(settings, file, options, rejected, yes=yes)
+        rejected.send()
 
 
 def _carry_out(
-    settings: Settings, file: Path, options: Import, rejects: Path | None, *, yes: bool
+    settings: Settings, file: Path, options: Import, rejects: Rejects | None, *, yes: bool
 ) -> None:
     from storekeeper.storage import databases
     from storekeeper.storage import intake as staging
@@ -165,14 +155,13 @@ def _carry_out(
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
         session = stack.enter_context(database.session())
         options = replace(options, match=rows.match)
-        rejected = stack.enter_context(_Rejected()) if rejects else None
         plan = staging.carry_out(
             session,
             _with_progress(rows, os.fstat(opened.fileno()).st_size),
             options,
-            review=_Review(rows, rejects, rejected, yes=yes),
+            review=_Review(rows, rejects, yes=yes),
             committing=ignore_interrupts,
-            begin_rejects=rejected.begin if rejected else staging.keep_no_rejects,
+            begin_rejects=rejects.begin if rejects else staging.keep_no_rejects,
         )
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
@@ -259,12 +248,9 @@ class _Review:
     writers would wait.
     """
 
-    def __init__(
-        self, rows: Reading, rejects: Path | None, rejected: "_Rejected | None", *, yes: bool
-    ) -> None:
+    def __init__(self, rows: Reading, rejects: Rejects | None, *, yes: bool) -> None:
         self._rows = rows
         self._rejects = rejects
-        self._rejected = rejected
         self._approved = sys.maxsize if yes else MAX_UNASKED
         self._is_locked = False
 
@@ -285,38 +271,8 @@ class _Review:
             ask(adds, "nothing was imported")
             self._approved = created
         self._is_locked = True
-        if self._rejects and self._rejected:
-            with atomicfile.replacing(self._rejects) as file:
-                self._rows.write_rejects(file.buffer, self._rejected.file)
-
-
-class _Rejected:
-    """The rows that are not imported, by their lines, and why: in a file without a name, as they
-    may be many. Raises Unavailable."""
-
-    def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the context
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # what could not be written is wanted no more
-            self.file.close()
-
-    def begin(self) -> Reject:
-        """Forget what an earlier plan has rejected."""
-        self.file.seek(0)
-        self.file.truncate()
-        return self._add
-
-    def _add(self, line: int, why: str) -> None:
-        try:
-            protocol.write_reject(self.file, line, why)
-        except OSError as error:
-            raise Unavailable(
-                f"The folder of temporary files cannot be written: {error.strerror}"
-            ) from None
+        if self._rejects:
+            self._rejects.write(self._rows)
 
 
 # What is said.

@@ -9,6 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+_SQLITE = b"SQLite format 3\0"
+_LOGS = ("-wal", "-shm", "-journal")
+_MAX_LINKS = 40
+
 
 @contextmanager
 def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
@@ -16,8 +20,13 @@ def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
     is an exception.
 
     Only its owner can read the new file until it replaces the old one, of which it gets the
-    mode. Raises FileExistsError if there is an old one by then, and not `overwrite`.
+    mode. A stream is written into instead. Raises FileExistsError if there is an old file by
+    then, and not `overwrite`, and OSError as `is_stream` does.
     """
+    if is_stream(file):
+        with into_stream(file) as opened:
+            yield opened
+        return
     file = Path(os.path.realpath(file))
     with unfinished(file) as new:
         with new.open("w", encoding="utf-8", newline="") as opened:
@@ -26,11 +35,88 @@ def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
             if file.exists():
                 _take_mode(file, opened.fileno())
             os.fsync(opened.fileno())
+        if is_stream(file):
+            raise FileExistsError(errno.EEXIST, "a pipe or a device took its name meanwhile")
         if overwrite:
             new.replace(file)
             sync_folder(file.parent)
         else:
             publish(new, file)
+
+
+def is_stream(file: Path) -> bool:
+    """Return whether a name stands for something to write into, and not for a file to replace.
+
+    That is a pipe, a character device, or a descriptor of this process, as /dev/stdout. Raises
+    OSError for what must be neither: a folder, a socket, a block device, a SQLite database or
+    a log of one.
+    """
+    if _descriptor(file) is not None:
+        return True
+    try:
+        kind = stat.S_IFMT(file.stat().st_mode)
+    except FileNotFoundError:
+        kind = stat.S_IFREG
+    if kind in (stat.S_IFIFO, stat.S_IFCHR):
+        return True
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if kind != stat.S_IFREG:
+        raise OSError(errno.EINVAL, "it is a socket or a block device")
+    if _belongs_to_database(Path(os.path.realpath(file))):
+        raise FileExistsError(errno.EEXIST, "it is a database, or the log of one")
+    return False
+
+
+@contextmanager
+def into_stream(file: Path | int) -> Iterator[TextIO]:
+    """Open a pipe, a device or a descriptor of this process, to write text into it.
+
+    What is not written yet at an exception is thrown away: to write it would wait for a reader.
+    """
+    with os.fdopen(_opened(file), "w", encoding="utf-8", newline="") as opened:
+        try:
+            yield opened
+        except BaseException:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), opened.fileno())
+            raise
+
+
+def _opened(file: Path | int) -> int:
+    # A descriptor is not opened again: a file would be written from its beginning.
+    if isinstance(file, int):
+        return os.dup(file)
+    descriptor = _descriptor(file)
+    if descriptor is not None:
+        return os.dup(descriptor)
+    return os.open(file, os.O_WRONLY | os.O_NOCTTY)
+
+
+def _descriptor(file: Path) -> int | None:
+    """Return the descriptor of this process that a name such as /dev/stdout stands for."""
+    descriptors = os.path.realpath("/dev/fd")
+    for _ in range(_MAX_LINKS):
+        if file.name.isdecimal() and os.path.realpath(file.parent) == descriptors:
+            return int(file.name)
+        if not file.is_symlink():
+            return None
+        file = file.parent / file.readlink()
+    return None
+
+
+def _belongs_to_database(file: Path) -> bool:
+    """Return whether a file is a SQLite database, or has the name of a log of one."""
+    names = [file.name, *(file.name.removesuffix(end) for end in _LOGS if file.name.endswith(end))]
+    return any(_is_database(file.with_name(name)) for name in names if name)
+
+
+def _is_database(file: Path) -> bool:
+    # To close a file drops the locks that SQLite has on it: the caller asks before that of a
+    # database which this process has open.
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return opened.read(len(_SQLITE)) == _SQLITE
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 Files get their names by `atomicfile`.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -105,6 +106,8 @@ def back_up(
             url, file
         ):  # SQLite would delete a log that is none
             raise FileExistsError
+        if atomicfile.is_stream(beside := _checksum_file(file)):
+            raise OSError(errno.EINVAL, f"{beside.name} is a pipe or a device")
         with atomicfile.unfinished(file) as new:
             stores, changes, _ = databases.copy(url, url_of(str(new)), progress)
             # Later readers would change how the file is logged, and its checksum with that.
