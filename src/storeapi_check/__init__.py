@@ -1,5 +1,4 @@
-"""The conformance kit holds any service to the API, knowing only its address; it imports nothing
-but itself."""
+"""The conformance kit checks any service against the API; it needs nothing but the address."""
 
 from storeapi_check.client import CannotCheck
 from storeapi_check.running import examine, run

@@ -1,14 +1,13 @@
-"""What came of a run, told to people and to machines; this package, and Rich for the table."""
+"""The report of a run, as a table for people or as JSON for programs."""
 
 import io
 import json
-import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
-from storeapi_check.client import MAX_EXCERPT_BYTES
+from storeapi_check.client import MAX_EXCERPT_BYTES, Exchange
 from storeapi_check.service import Result
 
 SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[/]"}
@@ -16,8 +15,8 @@ SIGNS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run: `mode` is how the service tells of validation errors, `added` how many stores it
-    has more now."""
+    """A run: `mode` is how the service reports validation errors, `added` how many stores the
+    run added."""
 
     url: str
     mode: str
@@ -27,7 +26,7 @@ class Report:
 
     @property
     def failed(self) -> list[Result]:
-        """The rules that are broken."""
+        """The results of the broken rules."""
         return [result for result in self.results if result.state == "failed"]
 
     @property
@@ -37,12 +36,12 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many passed, failed and were skipped."""
+        """The number of checks that passed, failed and were skipped."""
         return {state: sum(result.state == state for result in self.results) for state in SIGNS}
 
 
 def as_json(report: Report) -> str:
-    """Return the report as one JSON document, in which nothing to say is null."""
+    """Return the report as one JSON document; an empty text is null."""
     checks = []
     for result in report.results:
         rule, (request, response) = result.rule, _shown(result)
@@ -54,55 +53,58 @@ def as_json(report: Report) -> str:
         }
         check |= {"note": result.note, "request": request, "response": response}
         checks.append({name: text or None for name, text in check.items()})
-    head = {name: getattr(report, name) for name in ("url", "conforms", "mode", "counts", "added")}
-    return json.dumps(head | {"seconds": round(report.seconds, 3), "checks": checks}, indent=2)
+    document = {
+        "url": report.url,
+        "conforms": report.conforms,
+        "mode": report.mode,
+        "counts": report.counts,
+        "added": report.added,
+        "seconds": round(report.seconds, 3),
+        "checks": checks,
+    }
+    return json.dumps(document, indent=2)
 
 
 def as_text(report: Report) -> str:
-    """Return the report for people, as wide and coloured as standard output can have it."""
-    from rich.console import Console  # noqa: PLC0415  # only people need it: machines start faster without
+    """Return the report for people, with the width and the colours of standard output."""
+    # Rich is imported here because only this report needs it: one in JSON starts faster without.
+    from rich.console import Console  # noqa: PLC0415  # as above
     from rich.table import Table  # noqa: PLC0415  # as above
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # what responses say is shown on any terminal
+        # A response may contain characters that the terminal cannot show.
+        sys.stdout.reconfigure(errors="backslashreplace")
     console = Console(highlight=False)
-    table = partial(Table, box=None, padding=(0, 1), header_style="bold")
-    checks = table("", "check", "the contract's sentence, and what of it is looked at")
+    sentences = "the contract's sentence, and which part of it is checked"
+    checks = Table("", "check", sentences, box=None, padding=(0, 1), header_style="bold")
     for row in _check_rows(report):
         checks.add_row(*row)
     with console.capture() as text:
         console.print(checks)
         for result in report.failed:
-            console.print(f"\n[red]✗ {result.rule.name}[/]: {_marked(result.note)}")
-            console.print(
-                f"  [dim]{_marked(f'{result.rule.sentence} {result.rule.scope}'.strip())}[/]"
-            )
-            console.print(
-                _marked(re.sub("(?m)^(?=.)", "    ", "\n\n".join(_shown(result)))), soft_wrap=True
-            )
+            sentence = f"{result.rule.sentence} {result.rule.scope}".strip()
+            exchange = textwrap.indent("\n\n".join(_shown(result)), "    ")
+            console.print(f"\n[red]✗ {result.rule.name}[/]: {_escaped(result.note)}")
+            console.print(f"  [dim]{_escaped(sentence)}[/]")
+            console.print(_escaped(exchange), soft_wrap=True)
         console.print()
         console.print(_summary(report), soft_wrap=True)
     return text.get()
 
 
 def _check_rows(report: Report) -> Iterable[tuple[str, ...]]:
-    """Yield a row for each check; a sentence that several share stands at the first."""
-    for result, before in zip(report.results, [None, *report.results], strict=False):
-        sentence = (
-            "" if before and before.rule.sentence == result.rule.sentence else result.rule.sentence
-        )
+    """Yield a row for each check; if several share a sentence, only the first one shows it."""
+    shown = ""
+    for result in report.results:
+        sentence = "" if result.rule.sentence == shown else result.rule.sentence
+        shown = result.rule.sentence
         scope = f"skipped: {result.note}" if result.state == "skipped" else result.rule.scope
         dash = " \u2013 " if sentence and scope else ""
-        yield (
-            SIGNS[result.state],
-            result.rule.name,
-            f"{_marked(sentence)}{dash}[dim]{_marked(scope)}[/]",
-        )
+        text = f"{_escaped(sentence)}{dash}[dim]{_escaped(scope)}[/]"
+        yield SIGNS[result.state], result.rule.name, text
 
 
-def _marked(text: str) -> str:
+def _escaped(text: str) -> str:
     from rich.markup import escape  # noqa: PLC0415  # as above
 
     return escape(printable(text))
@@ -115,25 +117,29 @@ def _summary(report: Report) -> str:
     )
     added = "1 store" if report.added == 1 else f"{report.added or 'no'} stores"
     mode = "errors not looked at" if report.mode == "unknown" else f"{report.mode} errors"
-    return (
-        f"{_marked(report.url)} {verdict}: {counts} ({mode}, {added} added, {report.seconds:.1f} s)"
-    )
+    details = f"{mode}, {added} added, {report.seconds:.1f} s"
+    return f"{_escaped(report.url)} {verdict}: {counts} ({details})"
 
 
 def _shown(result: Result) -> tuple[str, str]:
-    """Return the request and the response that show it, nothing where none does."""
-    if not (exchange := result.exchange):
+    """Return the request and the response that prove the result; empty if there are none."""
+    exchange = result.exchange
+    if not exchange:
         return "", ""
-    request = "\n".join(
-        exchange.head if exchange.body is None else [*exchange.head, "", _body(exchange.body)]
-    )
-    if not exchange.status:
-        return request, "(no response)"
-    head = f"{exchange.version} {exchange.status} {exchange.phrase}".rstrip()
+    request = exchange.head
+    if exchange.body is not None:
+        request = [*request, "", _body(exchange.body)]
+    return "\n".join(request), _response(exchange) if exchange.status else "(no response)"
+
+
+def _response(exchange: Exchange) -> str:
+    lines = [f"{exchange.version} {exchange.status} {exchange.phrase}".rstrip()]
+    lines += [f"{name}: {value}" for name, value in exchange.headers]
+    body = _body(exchange.excerpt)
     rest = exchange.length - len(exchange.excerpt)
-    more = f" … and {rest} bytes more" if rest > 0 else ""
-    fields = [f"{name}: {value}" for name, value in exchange.headers]
-    return request, printable("\n".join([head, *fields, "", _body(exchange.excerpt) + more]))
+    if rest > 0:
+        body += f" … and {rest} more bytes"
+    return printable("\n".join([*lines, "", body]))
 
 
 def _body(content: bytes) -> str:
@@ -141,8 +147,8 @@ def _body(content: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text that a terminal shows and does not obey: control characters and lone
-    surrogates written out."""
+    """Return the text with control characters and lone surrogates escaped, so that a terminal
+    shows it and does not obey it."""
     return "".join(
         sign if sign in "\n " or sign.isprintable() else ascii(sign)[1:-1] for sign in text
     )

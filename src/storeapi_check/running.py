@@ -1,4 +1,4 @@
-"""A run from first contact to exit code: each rule once, in its order; this package only."""
+"""A run, from the first contact to the exit status: each rule once, in order."""
 
 import os
 import re
@@ -24,13 +24,16 @@ from storeapi_check.service import (
 
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
 RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
-RULES.sort(key=lambda rule: rule.late)  # those that look at all responses at the end
-MAX_ADDED = (
-    sum(rule.adds for rule in RULES) + 2
-)  # stores: the rules' own, and the two that several of them share
+RULES.sort(key=lambda rule: rule.late)  # rules that look at all responses come last
+MAX_ADDED = sum(rule.adds for rule in RULES) + 2
+"""How many stores a run adds at most: those of the rules, and two that several rules share."""
 Announce = Callable[[int], None]
-UNAUTHORIZED = "it wants authentication: send a token that is good there with --token FILE, or in STOREKEEPER_TOKEN"
-CLOSED = {401: UNAUTHORIZED, 403: "it forbids it", 429: "too many requests", 503: "unavailable"}
+CLOSED = {
+    401: "it requires authentication: send a valid token with --token FILE, or in STOREKEEPER_TOKEN",
+    403: "it forbids the request",
+    429: "too many requests",
+    503: "unavailable",
+}
 
 
 def run(
@@ -46,10 +49,11 @@ def run(
     """Check the service at `url`, print the report and return the exit status.
 
     Standard output gets the table, or one JSON document. Each request has `timeout` seconds.
-    Unless the list is `examples`, `ask` gets the number of stores that may be added, and raises
-    to refuse.
+    Unless the list is exactly `examples`, `ask` is called with the number of stores that may be
+    added; it raises an exception to refuse.
     """
-    if (path := url.rstrip("/")).endswith("/api/stores"):  # as people copy it
+    path = url.rstrip("/")
+    if path.endswith("/api/stores"):  # people copy the address of the list
         url = path.removesuffix("/api/stores")
 
     def announce(most: int) -> None:
@@ -62,15 +66,15 @@ def run(
     try:
         report = examine(url, read_only=read_only, timeout=timeout, announce=announce, token=token)
     except CannotCheck as error:
-        shown = re.sub("//.*@", "//***@", url)  # else a password would be shown
+        shown = re.sub("//.*@", "//***@", url)  # hides a password
         complain(f"storekeeper: cannot check {shown}: {error}")
         return CANNOT_CHECK
     try:
         sys.stdout.write(as_json(report) + "\n" if json else as_text(report))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has closed the pipe; the verdict stays. To flush the rest at the end would fail
-        # once more.
+        # The reader has closed the pipe; the verdict stands. Without this, Python would try to
+        # flush the rest at exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CONFORMS if report.conforms else VIOLATES
 
@@ -91,7 +95,7 @@ def examine(
     announce: Announce = lambda _: None,
     token: str = "",
 ) -> Report:
-    """Check every rule, or raise CannotCheck; `announce` gets how many stores are added at most."""
+    """Check every rule, or raise CannotCheck; call `announce` with the most stores to be added."""
     try:
         client = Client(url, timeout, token)
     except ValueError as error:
@@ -100,7 +104,7 @@ def examine(
 
 
 def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Report:
-    """Return the report on all rules; raise CannotCheck if the service is gone, or was too slow
+    """Return the report on all rules; raise CannotCheck if the service is gone, or times out
     twice."""
     start = time.monotonic()
     first_contact(service)
@@ -110,27 +114,32 @@ def hold(service: Service, url: str, announce: Announce = lambda _: None) -> Rep
     results = [run_rule(rule, service) for rule in RULES if not rule.late]
     require_response(service)
     results += [run_rule(rule, service) for rule in RULES if rule.late]
-    mode = "unknown" if service.read_only else "generic" if service.generic else "detailed"
-    return Report(url, mode, results, service.added, time.monotonic() - start)
+    return Report(url, mode_of(service), results, service.added, time.monotonic() - start)
+
+
+def mode_of(service: Service) -> str:
+    """Return how the service reports validation errors; a read-only run cannot know."""
+    if service.read_only:
+        return "unknown"
+    return "generic" if service.generic else "detailed"
 
 
 def first_contact(service: Service) -> None:
-    """Raise CannotCheck unless this is such a service and lets us in, so that nothing is written
-    to another one."""
+    """Raise CannotCheck unless the service has the API and lets us in, so that we never write to
+    anything else."""
     test, stores = service.test(), service.find(service.marker)
     require_access(stores)
     service.announces = bool(beyond.TAG.fullmatch(stores.header("etag") or ""))
     if not (test.ok or stores.ok):
-        statuses = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
-        redirected = (
-            f"; it redirects to {brief(place)}" if (place := stores.header("location")) else ""
-        )
-        raise CannotCheck(f"no Store Resource API there: {statuses}{redirected}")
+        reason = f"GET /test gets the status {test.status}, GET /api/stores {stores.status}"
+        if place := stores.header("location"):
+            reason += f"; it redirects to {brief(place)}"
+        raise CannotCheck(f"no Store Resource API there: {reason}")
 
 
 def prepare(service: Service) -> None:
-    """Learn how errors look, and add the store that several checks share; leave it to the rules
-    to find faults."""
+    """Learn how the service reports errors, and add the store that several checks share; the
+    rules find any faults later."""
     for step in (rejecting.detect_mode, Service.settle):
         try:
             step(service)
@@ -161,9 +170,10 @@ def run_rule(rule: Rule, service: Service) -> Result:
 
 
 def require_recovery(service: Service, error: Unreachable) -> None:
-    """Return if the service responds again after an error; else, or at the second timeout, raise
-    CannotCheck."""
-    service.timeouts += isinstance(error.__cause__, TimeoutError)
+    """Raise CannotCheck unless the service responds again after an error; also at the second
+    timeout."""
+    if isinstance(error.__cause__, TimeoutError):
+        service.timeouts += 1
     if isinstance(error.__cause__, TooLarge) or service.timeouts > 1:
         raise error
     require_response(service)
@@ -178,7 +188,7 @@ def require_response(service: Service) -> None:
 
 
 def require_access(response: Response) -> None:
-    """Raise CannotCheck when the service keeps us out."""
+    """Raise CannotCheck if the service denies us access."""
     if closed := CLOSED.get(response.status):
         raise CannotCheck(
             f"{response.method} /api/stores gets the status {response.status}: {closed}"

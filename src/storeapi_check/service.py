@@ -1,5 +1,4 @@
-"""The service under check, with its responses so far and stores of ours, and what a rule is;
-this package only."""
+"""The service under check, with its responses so far and our stores, and what a rule is."""
 
 import json
 import secrets
@@ -13,44 +12,47 @@ from storeapi_check.client import Client, Exchange
 from storeapi_check.documents import Listing, Store, parse
 
 STORES = "/api/stores"
-TRIES = 5  # how often a moment is looked for in which no other client writes
-AT_ONCE = 10  # how many requests go at the same time
-MAX_NOTE_LENGTH = 1000  # characters that a report quotes of a response, beside the exchange
+TRIES = 5  # how many times to try for a moment when no other client writes
+AT_ONCE = 10  # how many concurrent requests to send
+MAX_NOTE_LENGTH = 1000  # characters of a response that the reason for a failure may quote
 UNUSED = 2_000_000_000  # an id that no store has, and that still fits 32 bits
 
 
 class Violation(Exception):
-    """The contract is broken: why, and the exchange that shows it."""
+    """The contract is broken: the reason, and the exchange that proves it."""
 
     def __init__(self, reason: str, exchange: Exchange) -> None:
-        self.reason, self.exchange = brief(reason), exchange
+        self.reason = brief(reason)
+        self.exchange = exchange
 
 
 class Skipped(Exception):
-    """The rule cannot be observed here: the message says why."""
+    """The rule cannot be checked here: the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to break the rules of a payload: `scope` says which rule is checked, `label` what
-    the payload has."""
+    """A way to break the rules of a payload: `scope` names the rule, `label` the payload."""
 
     scope: str
     label: str
-    key: str = "name"  # "" leaves open which one a response names
-    never: tuple[str, ...] = ()  # messages that name another rule
+    key: str = "name"  # the key that a response must name; "" accepts any
+    never: tuple[str, ...] = ()  # messages that belong to other rules
     message: str | None = None  # the contract's own, if there is one
 
 
 Wanted = Literal["alive", "success", "either", "open"] | Way
-"""What a request should get. `alive`: a success. `success`: one that shows stores. `either`:
-that, or a refusal. `open`: anything. A Way: the error for a payload that breaks the rules in
-that way."""
+"""The response that a request should get.
+
+`alive`: a success. `success`: a success that shows stores. `either`: such a success, or a
+refusal. `open`: anything. A Way: the error for a payload that breaks the rules in that way.
+"""
 
 
 @dataclass(slots=True)
 class Response(Exchange):
-    """An exchange with what was wanted of it. `document` is None where there is no (valid) JSON."""
+    """An exchange, and the response that it should get; `document` is None unless the body is
+    valid JSON."""
 
     wanted: Wanted = "open"
     document: Any = None
@@ -59,19 +61,19 @@ class Response(Exchange):
 
     @property
     def ok(self) -> bool:
-        """Whether the service calls it a success; whether it is status 200 is a rule of its own."""
+        """Whether the status is a success; that it must be 200 is a separate rule."""
         return 200 <= self.status < 300
 
     @property
     def stores(self) -> list[Store]:
-        """The stores in it; of a list one for each shape that occurred."""
+        """The stores in it; for a list, one store of each shape."""
         if self.listing is not None:
             return list(self.listing.shapes.values())
         return [self.document] if isinstance(self.document, dict) else []
 
     @property
     def listed(self) -> Listing:
-        """The list that it is; raise Violation when it is none."""
+        """The list in it; raise Violation if it is not a list."""
         if self.listing is None:
             raise Violation(f"status {self.status} instead of a list", self)
         self.expect(not self.listing.fault, str(self.listing.fault))
@@ -79,41 +81,40 @@ class Response(Exchange):
 
     @property
     def single(self) -> Store:
-        """The one store that it is; raise Violation when it is none."""
+        """The single store in it; raise Violation if it is not a store."""
         self.expect(self.ok, f"status {self.status} instead of a store")
         if not isinstance(self.document, dict):
             raise Violation(self.malformed or "the body is not one JSON object", self)
         return self.document
 
     def with_id(self, id: int) -> list[Store]:
-        """Return the stores of its list that have this id."""
+        """Return the stores in its list that have this id."""
         return [store for store in self.listed.stores if number(store) == id]
 
     def member(self, *path: str) -> Any:
-        """Return a member of the document, or with more names one of that member; None when
-        there is none."""
+        """Return the member of the document at this path, or None."""
         value = self.document
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         return value
 
     def expect(self, holds: object, reason: str) -> None:
-        """Raise Violation with `reason` and this exchange unless it holds."""
+        """Raise Violation with `reason` and this exchange unless `holds` is true."""
         if not holds:
             raise Violation(reason, self)
 
     def shows(self, wanted: "Made", where: str = "") -> None:
-        """Raise Violation unless it is this store, or lists it once; a missing address counts as
-        null here."""
+        """Raise Violation unless it is this store, or lists it once; here a missing address
+        counts as null."""
         stores = [self.single] if self.listing is None else self.with_id(wanted.id)
         self.expect(len(stores) == 1, f"the store {wanted.id} is there {len(stores)} times{where}")
-        have_all = stores[0] | {"id": number(stores[0])}
+        store = stores[0] | {"id": number(stores[0])}
         for key in ("id", "name", "address"):
-            have, right = have_all.get(key), getattr(wanted, key)
-            self.expect(have == right, f"its {key} is {have!r}, not {right!r}{where}")
+            found, right = store.get(key), getattr(wanted, key)
+            self.expect(found == right, f"its {key} is {found!r}, not {right!r}{where}")
 
     def made(self, name: str, address: str | None = None) -> "Made":
-        """Return the store that it shows, as it was sent; raise Violation when it has no id."""
+        """Return the store as it was sent, with its id; raise Violation if it has no id."""
         id = number(self.single)
         self.expect(id is not None, "the store has no id")
         return Made(id or 0, name, address, self)
@@ -131,8 +132,7 @@ class Made:
 
 @dataclass(slots=True)
 class Service:
-    """One service. All its responses are in `seen`, lists without their stores; `mine` are the
-    ids of our stores."""
+    """One service: `seen` has all its responses, `mine` the ids of our stores."""
 
     client: Client
     read_only: bool = False
@@ -142,30 +142,30 @@ class Service:
     added: int = 0
     generic: bool = False
     announces: bool = False
-    names: int = 0  # that were used
+    names: int = 0  # how many we have used
     timeouts: int = 0
-    settled: Made | None = None  # what `settle` made
-    spare_id: int | None = None  # of what `spare` made
+    settled: Made | None = None  # the store that `settle` made
+    spare_id: int | None = None  # the id of the store that `spare` made
 
     def name(self) -> str:
-        """Return a name that nobody has used, at most 20 characters."""
+        """Return an unused name of at most 20 characters."""
         self.names += 1
         return f"{self.marker} {self.names:03}"
 
     def send(
         self, method: str, path: str, body: object = None, wanted: Wanted = "open", **more: str
     ) -> Response:
-        """Make one exchange and keep it in `seen`; send bytes as they are, `more` as fields,
-        such as `if_match`."""
+        """Make one exchange and keep it in `seen`; bytes are sent as they are, `more` as header
+        fields (`if_match`)."""
         if not (body is None or isinstance(body, bytes)):
             body = json.dumps(body, ensure_ascii=False).encode()
         response = Response(method, path, body, wanted=wanted)
+        # Of the whole list, which may be long, only our stores are kept.
         listing = Listing(self.is_ours if path == STORES else bool)
         if method == "GET" and path.partition("?")[0] == STORES:
             response.sink = listing.feed
-        self.client.send(
-            response, {name.title().replace("_", "-"): value for name, value in more.items()}
-        )
+        headers = {name.title().replace("_", "-"): value for name, value in more.items()}
+        self.client.send(response, headers)
         if response.sink and response.status == 200:
             listing.feed(b"", last=True)
             response.listing, response.malformed = listing, listing.fault
@@ -176,18 +176,15 @@ class Service:
 
     def is_ours(self, store: Store) -> bool:
         """Return whether this run made the store."""
-        return (
-            self.marker in f"{store.get('name')} {store.get('address')}"
-            or number(store) in self.mine
-        )
+        text = f"{store.get('name')} {store.get('address')}"
+        return self.marker in text or number(store) in self.mine
 
     def test(self) -> Response:
         """GET /test."""
         return self.send("GET", "/test", wanted="alive")
 
     def find(self, name: str | None = None) -> Response:
-        """GET the stores of a name; without one the whole list, of which only stores of ours are
-        kept."""
+        """GET the stores with a name; without one, the whole list, and keep only our stores."""
         query = "" if name is None else f"?name={quote(name, safe='', errors='surrogatepass')}"
         return self.send("GET", STORES + query, wanted="success")
 
@@ -196,15 +193,17 @@ class Service:
         return self.find().listed.count
 
     def read(self, id: int | str, wanted: Wanted = "success") -> Response:
-        """GET one store, the id as it is written."""
+        """GET one store, with the id as it is written."""
         return self.send("GET", f"{STORES}/{id}", wanted=wanted)
 
     def create(self, payload: object, wanted: Wanted = "success", **more: str) -> Response:
         """POST a payload."""
         response = self.send("POST", STORES, payload, wanted, **more)
-        given = number(response.document)
-        self.added += response.ok
-        self.mine |= {given} if response.ok and given is not None else set()
+        if response.ok:
+            self.added += 1
+            id = number(response.document)
+            if id is not None:
+                self.mine.add(id)
         return response
 
     def replace(
@@ -214,58 +213,57 @@ class Service:
         return self.send("PUT", f"{STORES}/{id}", payload, wanted, **more)
 
     def update(self, payload: object, wanted: Wanted = "success") -> Response:
-        """PUT a payload to a store of ours that had another name, and an address."""
+        """PUT a payload to our spare store, which had another name, and an address."""
         return self.replace(self.spare().id, payload, wanted)
 
     def make(self, name: str | None = None, address: str | None = None) -> Made:
-        """Add a store of ours, its address sent only when there is one."""
+        """Add a store of ours; the address is sent only if there is one."""
         name = name or self.name()
         return self.create(fields(name, address)).made(name, address)
 
     def settle(self) -> Made:
-        """Return the one store of ours that stays as it is, made when it is first needed."""
+        """Return our one store that never changes; make it when it is first needed."""
         self.settled = self.settled or self.make(address="The address stays")
         return self.settled
 
     def spare(self, name: str | None = None, address: str | None = "Before") -> Made:
-        """Return the one store of ours that checks change, with a new name and address; make it
-        when first needed."""
+        """Return our one store that checks change, with a new name and address; make it when it
+        is first needed."""
         if self.spare_id is None:
             self.spare_id = self.make().id
         name = name or self.name()
-        return Made(
-            self.spare_id, name, address, self.replace(self.spare_id, fields(name, address))
-        )
+        response = self.replace(self.spare_id, fields(name, address))
+        return Made(self.spare_id, name, address, response)
 
     def at_once(
         self, send: Callable[[dict[str, str]], Response]
     ) -> list[tuple[Response, dict[str, str]]]:
-        """Send payloads of their own at the same time; return each response with its payload."""
+        """Send different payloads at the same time; return each response with its payload."""
         payloads = [fields(self.name(), f"Crowd {index}") for index in range(AT_ONCE)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(zip(pool.map(send, payloads), payloads, strict=True))
 
 
 def brief(text: str) -> str:
-    """Return the beginning of a text that a service may have made as long as it likes."""
+    """Return the beginning of a text, since a service may make it as long as it likes."""
     return text if len(text) <= MAX_NOTE_LENGTH else f"{text[:MAX_NOTE_LENGTH]} \u2026"
 
 
 def fields(name: str, address: str | None = None) -> dict[str, str]:
-    """Return the payload for a name and perhaps an address."""
+    """Return the payload for a name and, if there is one, an address."""
     return {"name": name} if address is None else {"name": name, "address": address}
 
 
 def number(store: Any) -> int | None:
     """Return a store's id as a number, whatever its JSON type: that it must be an integer is a
-    rule of its own."""
+    separate rule."""
     try:
         return int(store["id"])
     except (TypeError, ValueError, KeyError, OverflowError):
         return None
 
 
-# What a rule is: one function, its sentence, and how it fails.
+# A rule: a function, and the sentence of the contract that it checks.
 Check = Callable[[Service], object]
 
 
@@ -274,19 +272,19 @@ class Rule:
     """One rule of the contract."""
 
     name: str
-    sentence: str  # the contract's own
-    scope: str  # which part of it the check looks at
+    sentence: str  # of the contract
+    scope: str  # which part of the sentence is checked
     check: Check
-    writes: bool = True  # a read-only run leaves it out
+    writes: bool = True  # a read-only run skips it
     adds: int = 0  # how many stores at most
-    detailed: bool = False  # a service in generic mode does not show it
-    announced: bool = False  # only a service that announces what lies beyond the contract has it
-    late: bool = False  # it looks at the responses to all other checks
+    detailed: bool = False  # cannot be seen in generic mode
+    announced: bool = False  # only for services that announce features beyond the contract
+    late: bool = False  # looks at the responses to all other checks
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one rule; a failed one says why and has the exchange that shows it."""
+    """The result of one rule; a failed one has the reason, and the exchange that proves it."""
 
     rule: Rule
     state: Literal["passed", "failed", "skipped"]
@@ -302,7 +300,7 @@ class Rules(list[Rule]):
         self.append(Rule(name, sentence, scope, check, **marks))
 
     def check(self, sentence: str, scope: str = "", **marks: Any) -> Callable[[Check], Check]:
-        """Add a function under its own name."""
+        """Return a decorator that adds a function under its own name."""
 
         def add(check: Check) -> Check:
             self.add(check.__name__.strip("_").replace("_", "-"), sentence, scope, check, **marks)

@@ -104,10 +104,10 @@ RUDE: dict[str, tuple[Behaviour, str]] = {
         says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"),
         "closed the connection",
     ),
-    "hangs": (hangs, "not whole in time"),
-    "drips": (drips, "not whole in time"),
-    "hangs after /test": (only_test(hangs), "not whole in time"),
-    "drips after /test": (only_test(drips), "not whole in time"),
+    "hangs": (hangs, "not complete in time"),
+    "drips": (drips, "not complete in time"),
+    "hangs after /test": (only_test(hangs), "not complete in time"),
+    "drips after /test": (only_test(drips), "not complete in time"),
     "sends a GiB": (
         floods(HEAD + b"Content-Length: %d\r\n\r\n" % GIB, MEBIBYTE),
         "longer than 1 MiB",
@@ -123,9 +123,9 @@ RUDE: dict[str, tuple[Behaviour, str]] = {
         floods(HEAD, b"X-Field: value\r\n" * 4096),
         "more than 100 headers",
     ),
-    "sends interim responds without an end": (
+    "sends interim responses without an end": (
         floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 4096),
-        "not whole in time",
+        "not complete in time",
     ),
     "speaks SSH": (says(b"SSH-2.0-OpenSSH_9.6\r\n"), "SSH-2.0-OpenSSH_9.6"),
     "speaks TLS": (says(b"\x15\x03\x01\x00\x02\x02\x46\n"), "not HTTP/1"),
@@ -135,11 +135,11 @@ RUDE: dict[str, tuple[Behaviour, str]] = {
     "has no length": (says(HEAD + b"Content-Length: ten\r\n\r\n"), "Content-Length is"),
     "has a bad chunk": (
         says(HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"),
-        "a chunk is none",
+        "a chunk is not valid",
     ),
     "has a long chunk": (
         says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"),
-        "a chunk is none",
+        "a chunk is not valid",
     ),
     "has a field without a colon": (says(b"HTTP/1.1 200 OK\r\nnothing\r\n\r\n"), "header field"),
 }
@@ -278,7 +278,7 @@ def test_a_service_that_hangs_again_and_again_cannot_be_checked() -> None:
     service = Hangs()
     with served(service) as url:
         try:
-            with pytest.raises(CannotCheck, match=r"not whole in time \((POST|PUT) /api/stores"):
+            with pytest.raises(CannotCheck, match=r"not complete in time \((POST|PUT) /api/stores"):
                 examine(url, timeout=0.6)
         finally:
             service.released.set()
@@ -286,7 +286,7 @@ def test_a_service_that_hangs_again_and_again_cannot_be_checked() -> None:
 
 @pytest.mark.parametrize(
     ("status", "phrase"),
-    [(401, "wants authentication"), (403, "forbids"), (429, "many"), (503, "unavailable")],
+    [(401, "requires authentication"), (403, "forbids"), (429, "many"), (503, "unavailable")],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_service_that_lets_nobody_in_cannot_be_checked(
