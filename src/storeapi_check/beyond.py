@@ -1,7 +1,7 @@
-"""Conditions, keys, pages, the past and the feed: held only to a service that announces them;
-this package only.
+"""Conditions, keys, pages, the past and the feed: checked only if the service announces them.
 
-A service does so by the entity tag of its list: a number, a point, eight letters or digits.
+A service announces them with the entity tag of its list: a number, a point, and eight letters or
+digits.
 """
 
 import re
@@ -9,40 +9,72 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from storeapi_check.service import STORES, TRIES, Response, Rules, Service, Skipped, fields, number
+from storeapi_check.service import (
+    STORES,
+    TRIES,
+    Made,
+    Response,
+    Rules,
+    Service,
+    Skipped,
+    Violation,
+    fields,
+    number,
+)
 
 RULES = Rules()
 check = partial(RULES.check, announced=True)
-TAG = re.compile(r'(?:W/)?"(\d+\.[a-z2-7]{8})(?:[-;][a-z]+)?"')  # proxies that compress mark tags
+# Proxies that compress add a mark to tags.
+TAG = re.compile(r'(?:W/)?"(\d+\.[a-z2-7]{8})(?:[-;][a-z]+)?"')
 LINK = re.compile(r'<([^<>]*)>; *rel="?next"?')
 OTHER = '"0.aaaaaaaa"'
-UNMODIFIED = "if `If-None-Match` matches, 304 with `etag`, `cache-control` and `date`, and the list is not read"
-TAGS = "A store has the same tag wherever it is shown; a write changes its tag and that of the list, and no other."
-GUARD = "The present tag lets an update pass, another is refused and changes nothing; of several at once one passes."
+UNMODIFIED = (
+    "if `If-None-Match` matches, 304 with `etag`, `cache-control` and `date`, and the list is"
+    " not read"
+)
+TAGS = (
+    "Every response shows the same tag for a store; a write changes its tag and that of the list,"
+    " and no other."
+)
+GUARD = (
+    "The current tag lets an update pass; any other is refused and changes nothing. Of several"
+    " concurrent updates, one passes."
+)
 GUARDED = "A store is added only if the list has the tag that was sent."
-SAME = "A PUT of what the store is leaves its tag, also with the tag of before (its first response was lost)."
-ONCE = "The same request with its Idempotency-Key again gets the same response and adds nothing; another is refused."
+SAME = (
+    "A PUT that changes nothing keeps the tag, also when sent with the previous tag because its"
+    " first response was lost."
+)
+ONCE = (
+    "A request repeated with its Idempotency-Key gets the same response and adds nothing; a"
+    " different request with that key is refused."
+)
 PAGES = (
-    "Pages of two, each linked by the one before, have what the list has, once and in its order."
+    "Pages of two, each linked from the one before, have the stores of the list, once and in order."
 )
 PAST = "A store and the list as of a tag are what they were, whatever was written since."
-UNHELD = "A stream of events says that no proxy may change it: one that compresses would hold events back."
-CURSORS = "An empty page gives back the cursor that was sent; one that never was gets 410, and another to go on from."
+UNHELD = "An event stream says that no proxy may change it: one that compresses would delay events."
+CURSORS = (
+    "An empty page returns the cursor that was sent; a cursor that never existed gets 410, and a"
+    " cursor to continue from."
+)
 
 
 def tag(response: Response) -> str:
-    """Return the tag of a response without what proxies add; raise Violation when it has no
-    valid one."""
+    """Return the tag of a response without what proxies add; raise Violation if it has no valid
+    one."""
     sent = response.header("etag") or ""
     found = TAG.fullmatch(sent)
-    response.expect(found, f"its ETag is {sent!r}" if sent else "it has no ETag")
+    response.expect(sent, "it has no ETag")
+    response.expect(found, f"its ETag is {sent!r}")
     return f'"{found[1]}"' if found else ""
 
 
 def require_refusal(response: Response, status: int) -> None:
     """Raise Violation unless it is an error of this status, with the contract's body."""
     response.expect(response.status == status, f"status {response.status}, not {status}")
-    response.expect(response.member("statusCode") == status, "it has not the body of an error")
+    is_error = response.member("statusCode") == status
+    response.expect(is_error, "it does not have the body of an error")
 
 
 @check('A strong tag, `"SEQ.EPOCH"`, on every 200 of a store', TAGS)
@@ -52,21 +84,19 @@ def _tags_say_the_version(service: Service) -> None:
     store = service.spare()
     written = tag(store.response)
     location = store.response.header("content-location") or ""
-    store.response.expect(
-        location.endswith(f"{STORES}/{store.id}"), f"its Content-Location is {location!r}"
-    )
+    is_its_own = location.endswith(f"{STORES}/{store.id}")
+    store.response.expect(is_its_own, f"its Content-Location is {location!r}")
     for response in (service.read(store.id), service.read(f"0{store.id}")):
-        response.expect(
-            tag(response) == written, f"the write had the ETag {written}, reading it has another"
-        )
+        same = tag(response) == written
+        response.expect(same, f"the write had the ETag {written}, the read has another one")
     after, again = service.find(other.name), service.read(other.id)
     after.expect(tag(after) != listed, "the list's ETag is the same after a write")
-    again.expect(tag(again) == others, "its ETag is another, though another store was written")
+    again.expect(tag(again) == others, "its ETag changed, though a different store was written")
 
 
 @check(
     UNMODIFIED,
-    "A current tag among others gets 304 without content; other tags get the whole.",
+    "The current tag among others gets 304 without content; other tags get the whole list.",
     writes=False,
 )
 def _if_none_match_gets_304(service: Service) -> None:
@@ -81,9 +111,8 @@ def _if_none_match_gets_304(service: Service) -> None:
             response = service.send("GET", path, if_none_match=tags)
             # Another client may have written in between.
             if response.status != status and tag(service.send("GET", path)) == current:
-                response.expect(
-                    False, f"status {response.status}, not {status}, for If-None-Match: {tags}"
-                )
+                reason = f"status {response.status}, not {status}, for If-None-Match: {tags}"
+                raise Violation(reason, response)
             response.expect(response.status != 304 or not response.length, "a 304 has content")
 
 
@@ -92,27 +121,37 @@ def _if_match_guards_an_update(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     current = tag(store.response)
     for status, sent in (
-        *((412, {"if_match": former}), (412, {"if_match": OTHER}), (400, {"if_match": "5"})),
-        *((412, {"if_none_match": current}), (412, {"if_none_match": "*"})),
+        (412, {"if_match": former}),
+        (412, {"if_match": OTHER}),
+        (400, {"if_match": "5"}),
+        (412, {"if_none_match": current}),
+        (412, {"if_none_match": "*"}),
     ):
         require_refusal(service.replace(store.id, fields(service.name()), "open", **sent), status)
         shown = service.read(store.id)
         shown.shows(store, " though the update was refused")
         shown.expect(tag(shown) == current, f"its ETag was {current}, though nothing was changed")
-    concurrent = service.at_once(
-        lambda payload: service.replace(store.id, payload, "open", if_match=current)
-    )
-    passed = [response for response, _ in concurrent if response.ok]
-    concurrent[0][0].expect(
-        len(passed) == 1, f"{len(passed)} of {len(concurrent)} updates from one version passed"
-    )
-    for response, _ in concurrent:
+    passed = require_one_update(service, store, current)
+    tags = f"{OTHER}, {tag(passed)}"
+    last = service.replace(store.id, fields(service.name()), "open", if_match=tags)
+    last.expect(last.ok, f"status {last.status} with the current tag among others")
+
+
+def require_one_update(service: Service, store: Made, current: str) -> Response:
+    """Update a store concurrently from one version; return the one response that is not 412."""
+    concurrent = [
+        response
+        for response, _ in service.at_once(
+            lambda payload: service.replace(store.id, payload, "open", if_match=current)
+        )
+    ]
+    passed = [response for response in concurrent if response.ok]
+    reason = f"{len(passed)} of {len(concurrent)} updates from one version passed"
+    concurrent[0].expect(len(passed) == 1, reason)
+    for response in concurrent:
         if not response.ok:
             require_refusal(response, 412)
-    last = service.replace(
-        store.id, fields(service.name()), "open", if_match=f"{OTHER}, {tag(passed[0])}"
-    )
-    last.expect(last.ok, f"status {last.status} with the present tag among others")
+    return passed[0]
 
 
 @check(
@@ -124,7 +163,7 @@ def _if_match_guards_a_create(service: Service) -> None:
     payload = fields(service.name())
     require_refusal(service.create(payload, "open", if_match=OTHER), 412)
     found = service.find(payload["name"])
-    found.expect(found.listed.count == 0, "it was added though it was refused")
+    found.expect(found.listed.count == 0, "it was added, though it was refused")
     for _ in range(TRIES):
         before = tag(found)
         made = service.create(payload, "open", if_match=before)
@@ -132,7 +171,7 @@ def _if_match_guards_a_create(service: Service) -> None:
             return
         require_refusal(made, 412)
         found = service.find(payload["name"])
-        found.expect(tag(found) != before, "a create with the list's present tag is refused")
+        found.expect(tag(found) != before, "a create with the list's current tag is refused")
     raise Skipped("other clients write all the time")
 
 
@@ -141,10 +180,10 @@ def _same_content_is_no_change(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     for sent in ({}, {"if_match": former}):
         response = service.replace(store.id, fields(store.name, store.address), "open", **sent)
-        response.expect(response.ok, f"status {response.status} for what the store already is")
-        response.expect(
-            tag(response) == tag(store.response), "its ETag is another, though nothing changed"
-        )
+        reason = f"status {response.status} for the content that the store already has"
+        response.expect(response.ok, reason)
+        same = tag(response) == tag(store.response)
+        response.expect(same, "its ETag changed, though nothing else did")
 
 
 @check(
@@ -154,16 +193,14 @@ def _same_content_is_no_change(service: Service) -> None:
 )
 def _a_key_works_once(service: Service) -> None:
     payload, key = fields(service.name()), f"{service.marker}-key"
-    first, again = (
-        service.create(payload, "open", idempotency_key=text) for text in (key, f'"{key}"')
-    )
+    first = service.create(payload, "open", idempotency_key=key)
+    again = service.create(payload, "open", idempotency_key=f'"{key}"')
     first.expect(first.ok, f"status {first.status}")
-    again.expect(again.content == first.content, "sent again, it gets another body")
-    again.expect(tag(again) == tag(first), "sent again, it gets another ETag")
-    again.expect(
-        again.header("idempotent-replayed") == "true", "sent again, it is not marked as replayed"
-    )
-    service.added -= 1
+    again.expect(again.content == first.content, "the repeat gets a different body")
+    again.expect(tag(again) == tag(first), "the repeat gets a different ETag")
+    is_marked = again.header("idempotent-replayed") == "true"
+    again.expect(is_marked, "the repeat is not marked as replayed")
+    service.added -= 1  # the repeat added nothing
     require_refusal(service.create(fields(service.name()), "open", idempotency_key=key), 422)
     found = service.find(payload["name"])
     found.expect(found.listed.count == 1, f"the store was added {found.listed.count} times")
@@ -172,17 +209,16 @@ def _a_key_works_once(service: Service) -> None:
 @check("Ids ascend, and nothing is ever deleted: pages never shift.", PAGES, adds=3)
 def _pages_are_the_list(service: Service) -> None:
     name = service.name()
-    ids, found = [service.make(name).id for _ in range(3)], list[int | None]()
+    ids = [service.make(name).id for _ in range(3)]
+    found: list[int | None] = []
     target = f"{STORES}?limit=2&name={quote(name)}"
     for size in (2, 1):
         page = service.send("GET", target)
         page.expect(page.listed.count == size, f"a page has {page.listed.count} stores, not {size}")
         found += map(number, page.listed.stores)
         link = LINK.search(page.header("link") or "")
-        page.expect(
-            bool(link) == (size == 2),
-            "the next page is linked where there is none, or it is not linked",
-        )
+        reason = "a next page that exists is not linked, or one that does not exist is"
+        page.expect(bool(link) == (size == 2), reason)
         target = link[1] if link else ""
         page.expect(not urlsplit(target).netloc, "the link has a host")
     page.expect(found == ids, f"the pages have the ids {found}, not {ids}")
@@ -203,51 +239,52 @@ def _the_past_stays(service: Service) -> None:
 
 
 def read_feed(service: Service, after: object, more: str) -> tuple[Response, list[dict[str, Any]]]:
-    """Return a page of the feed and its changes; raise Violation when it is none, Skipped
-    without the route."""
+    """Return a page of the feed and its changes; raise Violation if it is not one, Skipped if
+    there is no such route."""
     page = service.send("GET", f"/api/changes?after={quote(str(after))}&{more}")
     if page.status == 404:
         raise Skipped("the service has no /api/changes")
     changes = page.member("changes")
-    page.expect(
-        page.ok and isinstance(changes, list) and {*map(type, changes)} <= {dict},
-        "it is no page of changes",
-    )
+    page.expect(page.ok and isinstance(changes, list), "it is not a page of changes")
+    are_objects = all(isinstance(change, dict) for change in changes)
+    page.expect(are_objects, "it is not a page of changes")
     return page, changes
 
 
 @check("every committed change, in the order of the commits, without a gap", adds=1)
 def _the_feed_has_every_change(service: Service) -> None:
     after: object = tag(service.find(service.name())).strip('"')
-    read_feed(service, after, "limit=1")  # skipped before it adds a store
+    read_feed(service, after, "limit=1")  # without a feed, skip before a store is added
     store = service.make()
-    wanted, found = list[list[Any]](), list[list[Any]]()
-    for write in (
-        store.response,
-        *(service.replace(store.id, fields(service.name()), "open") for _ in "12"),
-    ):
-        former = {key: wanted[-1][2].get(key) for key in ("name", "address")} if wanted else None
-        wanted.append(
-            [
-                int(tag(write)[1:].split(".")[0]),
-                "replaced" if former else "created",
-                write.single,
-                former,
-            ]
-        )
-    for limit in (2, *[1000] * TRIES):
-        if len(found) < len(wanted):
-            page, changes = read_feed(service, after, f"limit={limit}")
-            ours = [
-                one for one in changes if number(one.get("store")) == store.id
-            ]  # other clients may write too
-            found += [
-                [one.get(key) for key in ("seq", "type", "store", "previous")] for one in ours
-            ]
-            after = page.member("next")
+    wanted = [expected_change(store.response, None)]
+    for _ in range(2):
+        former = wanted[-1]["store"]
+        previous = {"name": former.get("name"), "address": former.get("address")}
+        write = service.replace(store.id, fields(service.name()), "open")
+        wanted.append(expected_change(write, previous))
+    found: list[dict[str, Any]] = []
+    limit = 2
+    for _ in range(1 + TRIES):
+        page, changes = read_feed(service, after, f"limit={limit}")
+        # Other clients may write too.
+        ours = [change for change in changes if number(change.get("store")) == store.id]
+        found += [{key: change.get(key) for key in wanted[0]} for change in ours]
+        if len(found) >= len(wanted):
+            break
+        after, limit = page.member("next"), 1000
     if len(found) < len(wanted) and changes:
         raise Skipped("other clients write all the time")
     page.expect(found == wanted, f"the changes of the store {store.id} are {found}, not {wanted}")
+
+
+def expected_change(write: Response, previous: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the change that the feed must have for a write."""
+    return {
+        "seq": int(tag(write)[1:].split(".")[0]),
+        "type": "replaced" if previous else "created",
+        "store": write.single,
+        "previous": previous,
+    }
 
 
 @check("or the one that was sent if there is none", CURSORS)
@@ -256,9 +293,8 @@ def _the_feed_gives_back_a_cursor(service: Service) -> None:
     sent = tag(service.find(service.name())).strip('"')
     service.spare()
     page, changes = read_feed(service, sent, only)
-    page.expect(
-        not changes and page.member("next") == sent, f"it has changes, or its next is not {sent!r}"
-    )
+    page.expect(not changes, "it has changes, though the store was not written")
+    page.expect(page.member("next") == sent, f"its next is not {sent!r}")
     for other in ("0.aaaaaaaa", f"{10**15}.{sent.partition('.')[2]}"):
         refused = service.send("GET", f"/api/changes?after={other}")
         require_refusal(refused, 410)

@@ -46,12 +46,12 @@ def test_a_list_is_the_same_whole_or_in_pieces(
             for content in (b'[{"id": 1} {"id": 2}]', b"[] []", b'[{"id": 1}] x', b"[,]")
         ),
         *(
-            (content, "no JSON array of objects")
+            (content, "not a JSON array of objects")
             for content in (b"{}", b"null", b"[1]", b'["}, "]', b'[{"id": 1},]')
         ),
-        (b'[{"id": 1}, 5, {"id": 2}]', "no JSON array of objects"),
-        (b'[{"name": "' + b"x" * (MAX_STORE_LENGTH + 1), "no JSON array of objects"),
-        (b'[{"id": NaN}]', "NaN is no JSON"),
+        (b'[{"id": 1}, 5, {"id": 2}]', "not a JSON array of objects"),
+        (b'[{"name": "' + b"x" * (MAX_STORE_LENGTH + 1), "not a JSON array of objects"),
+        (b'[{"id": NaN}]', "NaN is not JSON"),
         (b'[{"id": 1, "id": 2}]', "an object has the same key twice"),
         (b'[{"name": "\xff"}]', "not UTF-8"),
         (b'[{"name": "\xc3', "not UTF-8"),
@@ -60,7 +60,7 @@ def test_a_list_is_the_same_whole_or_in_pieces(
     ],
 )
 @pytest.mark.parametrize("size", [1 << 18, 3])
-def test_what_is_no_list_has_a_fault(content: bytes, fault: str, size: int) -> None:
+def test_what_is_not_a_list_has_a_fault(content: bytes, fault: str, size: int) -> None:
     if len(content) > MAX_STORE_LENGTH:
         size = 1 << 18
     assert fault in (read(content, size).fault or "")
