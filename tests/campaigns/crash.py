@@ -41,7 +41,12 @@ DATABASE = 20
 """Kills of one database, whose whole history is then checked at once."""
 
 POINT_READS = {Kind.CREATE: 10, Kind.REPLACE: 40, Kind.READ: 50}
-_COPY = "import sys, storekeeper.storage.sqlite.schema as s; s.connect(sys.argv[1]).execute('VACUUM INTO ?', (sys.argv[2],))"
+_COPY = """
+import sys
+from pathlib import Path
+from storekeeper.storage.sqlite.connections import connect
+connect(Path(sys.argv[1])).execute("VACUUM INTO ?", (sys.argv[2],))
+"""
 CALLS = tuple(
     (call, number)
     for call in ("pwrite64", "fdatasync", "ftruncate", "unlink")

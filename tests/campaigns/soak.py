@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from storekeeper.domain.stores import Payload
-from tests.campaigns import crash, powerloss
+from tests.campaigns import crash, powerloss, restoring
 from tests.campaigns.crash import Row
 from tests.campaigns.keyed import kill_creates
 from tests.campaigns.steady import STORES, Load
@@ -222,6 +222,7 @@ def kills(folder: Path, count: int) -> Iterator[Callable[[], Row]]:
     yield lambda: crash.fail_writer(folder, share(5))
     yield lambda: crash.kill_migration(folder)
     yield lambda: crash.kill_first_start(folder)
+    yield lambda: restoring.kill_restore(folder)
 
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:

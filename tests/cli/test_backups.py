@@ -9,7 +9,9 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 import pytest
@@ -17,7 +19,7 @@ import pytest
 from storekeeper.domain.errors import CannotStart
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import backups, databases
-from storekeeper.storage.sqlite import connections
+from tests.campaigns.crash import kill_at
 from tests.harness.cases import case
 from tests.harness.client import create, fill, load, until
 from tests.harness.command import Done
@@ -222,6 +224,37 @@ def test_a_killed_backup_leaves_nothing_under_its_name(kept: Sqlite, folder: Pat
     assert verified(backed_up(kept, folder / "all.db"))[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("call", "number", "left"), [("link", 3, {".sha256"}), ("rename", 4, {".sha256", ".db"})]
+)
+@pytest.mark.usefixtures("strace")
+def test_a_backup_that_is_killed_as_it_gets_its_name_has_its_checksum(
+    kept: Sqlite, folder: Path, call: str, number: int, left: set[str]
+) -> None:
+    """`verify` would see less without it."""
+    command = [*COMMAND, "backup", str(folder), "--database", kept.url]
+    done = subprocess.run([*kill_at(call, number), *command], capture_output=True, check=False)
+    assert done.returncode != 0
+    assert {file.suffix for file in folder.glob("stores-*")} == left
+    for file in folder.glob("stores-*.db"):
+        assert verified(file) == (0, f"{file} is good\n")
+
+
+def test_a_checksum_without_its_backup_goes_with_the_outdated_ones(
+    kept: Sqlite, folder: Path
+) -> None:
+    killed, running = (folder / f"stores-2020-01-0{day}-000000.db.sha256" for day in (1, 2))
+    mine = folder / "mine.db.sha256"
+    for file in (killed, running, mine):
+        file.touch()
+        if file != running:
+            os.utime(file, (0, 0))
+    new = backed_up(kept, folder, "--keep", "3")
+    assert names(folder) == sorted([mine.name, running.name, new.name, f"{new.name}.sha256"])
+    [line] = refused(run(kept, "backup", str(folder / "mine.db")))
+    assert line == f"storekeeper: {mine}: exists already: name another file"
+
+
 def test_a_backup_that_finds_no_space_leaves_nothing(tmp_path: Path) -> None:
     fill(tmp_path, [Payload("Large", "x" * 2**20)] * 2)
     with mounted(tmp_path / "disk", "size=1m") as disk:
@@ -352,13 +385,75 @@ def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder
     said = done.stderr.decode().splitlines()
     aside = Path(said[1].removeprefix("The database that was there is now "))
     assert sqlite_at(aside).changes() == everything
-    assert said[2].startswith("Lost: 2 changes made after the backup, of stores 4, 5: ")
+    assert said[2].startswith("Lost: 2 changes that the backup does not have, of stores 4, 5: ")
     assert said[3:] == [
         "Revoked tokens are good again: revoke anna",
         "Tokens are gone: add zoe again",
     ]
     command = said[2].partition("storekeeper ")[2].split()
     assert b'"Latest"' in run_command(*command).stdout
+
+
+def test_undoing_a_wrong_restore_says_what_is_lost_by_that(kept: Sqlite, folder: Path) -> None:
+    """From the first change on that the two lists do not share."""
+    file = backed_up(kept, folder / "all.db")
+    load(kept.url, [Payload("Later"), Payload("Latest")])
+    everything = kept.changes()
+    backups.restore(file, kept.url, lambda *_: None)
+    [aside] = kept.path.parent.glob("stores-before-restore-*.db")
+    load(kept.url, [Payload("Meanwhile")])
+    done = run(kept, "restore", str(aside))
+    assert done.returncode == 0
+    lines = done.stderr.decode().splitlines()
+    assert lines[2].startswith("Lost: 1 change that the backup does not have, of stores 4: see")
+    assert lines[2].endswith("--after 3")
+    assert kept.changes() == everything
+    assert b'"Meanwhile"' in run_command(*lines[2].partition("storekeeper ")[2].split()).stdout
+
+
+def test_the_log_of_a_database_that_is_gone_goes_aside(kept: Sqlite, folder: Path) -> None:
+    """SQLite would apply it to the restored file, under the old epoch."""
+    file = backed_up(kept, folder / "all.db")
+    with closing(apsw.Connection(str(kept.path))) as connection:
+        connection.execute("UPDATE stores SET name = 'Later'")
+        log = Path(f"{kept.path}-wal")
+        (content, index) = (log.read_bytes(), Path(f"{kept.path}-shm").read_bytes())
+    kept.path.unlink()
+    log.write_bytes(content)
+    Path(f"{kept.path}-shm").write_bytes(index)
+    done = run(kept, "restore", str(file))
+    said = done.stderr.decode().splitlines()
+    aside = said[1].removeprefix("The log of a database that is gone is now ")
+    assert Path(aside).read_bytes() == content
+    assert said[2] == "It cannot be read, so what is lost cannot be said"
+    assert [row[2] for row in kept.changes()] == [store.name for store in STORES]
+
+
+NOT_UTF8 = os.fsdecode(b"\xff")
+
+
+@pytest.mark.parametrize("name", [f"{NOT_UTF8}.db", f"{NOT_UTF8}/all.db", "link.db"])
+def test_a_name_that_is_not_utf8_is_refused_in_one_line(
+    kept: Sqlite, folder: Path, name: str
+) -> None:
+    """SQLite has no way to such a file."""
+    (folder / NOT_UTF8).mkdir()
+    (folder / "link.db").symlink_to(folder / f"{NOT_UTF8}.db")
+    file, good = folder / name, backed_up(kept, folder / "good.db")
+    before = kept.changes()
+    done = run_command("restore", str(good), "--database", f"sqlite:///{quoted(file)}")
+    assert "UTF-8" in refused(done)[0]
+    if not file.is_symlink():
+        assert "UTF-8" in refused(run(kept, "backup", str(file)))[0]
+    assert not file.exists()
+    shutil.copy(good, file)
+    for done in (run_command("verify", str(file)), run(kept, "restore", str(file))):
+        assert "UTF-8" in refused(done)[0]
+    assert kept.changes() == before
+
+
+def quoted(file: Path) -> str:
+    return quote(os.fsencode(file))
 
 
 def test_a_restore_into_a_database_in_use_is_refused(
@@ -397,27 +492,6 @@ def test_a_damaged_database_with_its_log_goes_aside(kept: Sqlite, folder: Path) 
     assert aside.read_bytes() == b"not a log"
 
 
-@pytest.mark.parametrize("error", [apsw.CantOpenError, apsw.ReadOnlyError])
-def test_a_restore_without_the_rights_takes_no_log_from_a_service(
-    kept: Sqlite, folder: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error]
-) -> None:
-    """SQLite cannot open a file of another user, and so does not know who uses it."""
-    file = backed_up(kept, folder)
-    open_target = connections.exclude_others
-
-    def exclude(connection: apsw.Connection) -> None:
-        if connection.filename == str(kept.path):
-            raise error
-        open_target(connection)
-
-    log = kept.path.with_name("stores.db-wal")
-    log.write_bytes(b"a log")
-    monkeypatch.setattr(connections, "exclude_others", exclude)
-    with pytest.raises(CannotStart, match="this user may not write it"):
-        backups.restore(file, kept.url, lambda *_: None)
-    assert log.read_bytes() == b"a log"
-
-
 def test_the_list_of_another_collection_goes_aside_and_it_is_said(
     kept: Sqlite, tmp_path: Path, folder: Path
 ) -> None:
@@ -425,7 +499,10 @@ def test_the_list_of_another_collection_goes_aside_and_it_is_said(
     other = sqlite_at(tmp_path / "other.db")
     load(other.url, [Payload("Another")])
     done = run(other, "restore", str(file))
-    assert b"is of another list" in done.stderr
+    assert (
+        b"It shares no change with the backup. Lost: 1 change that the backup does not"
+        in done.stderr
+    )
     assert other.changes() == kept.changes()
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns import crash
+from tests.campaigns import crash, restoring
+from tests.harness.cases import thorough
 
 pytestmark = pytest.mark.usefixtures("strace")
 
@@ -49,3 +50,13 @@ def test_a_copy_under_load_is_a_state_that_was(tmp_path: Path) -> None:
     row = crash.kill_copy(tmp_path, 1, TWO, 2000)
     assert row.violations == []
     assert (row.figures["copies"], row.figures["kills"]) == (1, 1)
+
+
+@pytest.mark.parametrize("moments", [[("rename", 2), ("rename", 3)], *thorough(restoring.CALLS)])
+def test_a_killed_restore_leaves_a_list_or_can_be_repeated_while_others_wait(
+    tmp_path: Path, moments: crash.Moments
+) -> None:
+    """The second renaming puts the mark into the place, the third moves the old log."""
+    row = restoring.kill_restore(tmp_path, moments)
+    assert row.violations == []
+    assert row.figures["kills"] == row.figures["stops"] >= 2

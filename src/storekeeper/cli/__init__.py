@@ -16,7 +16,7 @@ from storekeeper import __version__
 from storekeeper.cli import backups, changes, exports, imports, ready, tokens
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import ask, open_standard_streams, print_line, print_now
-from storekeeper.domain.errors import CannotStart, CannotStartYet, Outcome, StorekeeperError
+from storekeeper.domain.errors import CannotStart, Outcome, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
 EXIT_USAGE = 2
@@ -25,7 +25,7 @@ EXIT_STATUSES = {
     1: "Of check and verify: something is wrong. Of ready: it is not. Of serve: start it again, it cannot go on now.",
     2: "Something has to be mended first. The last line on stderr says what; do not start the service again before.",
     70: "A bug: report the line on stderr, and start the service again.",
-    74: "The database failed, its file was replaced, or there is not enough memory: start the service again.",
+    74: "The database failed, its file was replaced or is locked, or there is not enough memory or space: start it again.",
     130: "Ctrl-C ended the command before it changed anything. Once it commits, it ignores Ctrl-C.",
 }
 
@@ -62,7 +62,8 @@ def main() -> None:
     except StorekeeperError as error:
         is_unknown = getattr(error, "outcome", None) is Outcome.UNKNOWN
         status = _report_failure(
-            f"{error}{'; it is unknown whether the command was carried out' * is_unknown}"
+            f"{error}{'; it is unknown whether the command was carried out' * is_unknown}",
+            os.EX_IOERR if error.may_pass else EXIT_USAGE,
         )
     except (KeyboardInterrupt, typer.Abort):
         status = 130
@@ -123,10 +124,7 @@ def serve(settings: Settings) -> int:
     """Serve the stores until SIGTERM or Ctrl-C."""
     from storekeeper.process import server
 
-    try:
-        return server.serve(settings)
-    except CannotStartYet as error:
-        return _report_failure(str(error), os.EX_IOERR)
+    return server.serve(settings)
 
 
 app.add_typer(tokens.app, name="token")

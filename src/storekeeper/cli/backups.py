@@ -98,21 +98,26 @@ def restore(
         f"{_counts(done.stores, done.changes)} restored into {name}; its new epoch is {done.epoch}"
     )
     if done.aside is not None:
-        print_line(f"The database that was there is now {done.aside}")
+        if done.only_log:
+            print_line(f"The log of a database that is gone is now {done.aside}-wal")
+        else:
+            print_line(f"The database that was there is now {done.aside}")
         _print_lost(done.lost, done.aside)
 
 
 def _print_lost(lost: "Lost | None", aside: Path) -> None:
+    from storekeeper.storage import backups
+
     if lost is None:
-        print_line(
-            "It cannot be read, or is of another list: what is lost cannot be said. To go back, restore that file"
-        )
+        print_line("It cannot be read, so what is lost cannot be said")
         return
     if lost.changes:
         stores = ", ".join(map(str, lost.stores)) + ", …" * (len(lost.stores) == 20)
+        other = "It shares no change with the backup. " * (lost.changes.start == 1)
         print_line(
-            f"Lost: {counted(len(lost.changes), 'change')} made after the backup, of stores {stores}: see them"
-            f" with storekeeper changes --database sqlite:///{aside} --after {lost.changes.start - 1}"
+            f"{other}Lost: {counted(len(lost.changes), 'change')} that the backup does not have, of stores"
+            f" {stores}: see them with storekeeper changes --database {backups.url_of(str(aside))}"
+            f" --after {lost.changes.start - 1}"
         )
     else:
         print_line("No change is lost")

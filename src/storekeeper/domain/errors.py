@@ -22,8 +22,11 @@ class StorekeeperError(Exception):
     """The base of every error that is not a bug; its text may be shown to the client.
 
     `problem` is one sentence; `subject`, if it is given, is what has the problem: a file, a
-    database, an option. The text is both.
+    database, an option. The text is both. `may_pass`: another attempt may succeed, although nobody
+    changes anything.
     """
+
+    may_pass = False
 
     def __init__(self, problem: str, *, subject: str = "") -> None:
         self.problem = problem
@@ -82,6 +85,8 @@ class CannotStart(StorekeeperError):
 
 class CannotStartYet(CannotStart):
     """The cause may pass by itself, so another attempt may succeed."""
+
+    may_pass = True
 
 
 class WrongDatabase(CannotStart):

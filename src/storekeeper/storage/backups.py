@@ -3,8 +3,8 @@
 Files get their names by `atomicfile`.
 """
 
-import errno
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from storekeeper.domain.errors import CannotStart, Damaged, Unavailable
+from storekeeper.domain.errors import CannotStart, Damaged, StorekeeperError, Unavailable
 from storekeeper.domain.search import MAX_SEARCHED_LENGTH, folded
 from storekeeper.storage import atomicfile, databases
 from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.sqlite import SqliteDatabase
+from storekeeper.storage.sqlite.replacement import Place
 
 _NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
 """The names of backups in a folder; in their order, the oldest comes first."""
@@ -31,13 +32,12 @@ _DIFFERENT = """SELECT id FROM stores s WHERE NOT EXISTS (
     SELECT 1 FROM changes c WHERE c.seq = s.version AND c.store_id = s.id
       AND c.name = s.name AND c.address IS NOT DISTINCT FROM s.address)
   OR version <> (SELECT max(seq) FROM changes c WHERE c.store_id = s.id) ORDER BY id LIMIT 20"""
-_MISFIT = """SELECT seq FROM (
-    SELECT seq, count, max(store_id) OVER by_seq AS total, at, lag(at) OVER by_seq AS before, token_number
-    FROM changes WINDOW by_seq AS (ORDER BY seq)) AS all_of_them
-  WHERE count <> total OR at < before OR token_number NOT IN (SELECT 0 UNION SELECT number FROM tokens)
-  ORDER BY seq LIMIT 20"""
+_MISFIT = """SELECT c.seq FROM changes c LEFT JOIN changes p ON p.seq = c.seq - 1
+  WHERE c.count <> CASE WHEN c.store_id > coalesce(p.count, 0) THEN c.store_id ELSE coalesce(p.count, 0) END
+    OR c.at < p.at OR c.token_number NOT IN (SELECT 0 UNION SELECT number FROM tokens)
+  ORDER BY c.seq LIMIT 20"""
 _SEARCHED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}), folded FROM stores
-  WHERE id > $1 ORDER BY id LIMIT 10000"""  # noqa: S608 - of a constant
+  ORDER BY id"""  # noqa: S608 - of a constant
 _VERSION = "SELECT coalesce(max(seq), 0) FROM changes"
 _CHANGE = "SELECT store_id, name, address, at FROM changes WHERE seq = $1"
 _LATER_STORES = "SELECT DISTINCT store_id FROM changes WHERE seq > $1 ORDER BY store_id LIMIT 20"
@@ -57,7 +57,8 @@ class Lost(NamedTuple):
     """What a restore took away from the collection that was there."""
 
     changes: range
-    """The numbers of the changes that are gone, of at most 20 `stores`."""
+    """The numbers of the changes that the backup does not have, of at most 20 `stores`. From 1 on:
+    it is another list."""
 
     stores: list[int]
     good_again: list[str]
@@ -68,19 +69,29 @@ class Lost(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A collection that was restored. `aside`: where its old file is now; `lost` is None if that
-    cannot be read."""
+    """A collection that was restored.
+
+    `aside`: what its old file is called now, None if nothing was there; with `only_log`, only the
+    log of that was there. `lost` is None if that cannot be read.
+    """
 
     stores: int
     changes: int
     epoch: str
-    aside: Path | None
-    lost: Lost | None
+    aside: Path | None = None
+    only_log: bool = False
+    lost: Lost | None = None
 
 
 def url_of(file: str) -> str:
-    """Return the URL of a database that is named by its URL or by its file."""
-    return file if "://" in file else f"sqlite:///{quote(str(Path(file).absolute()))}"
+    """Return the URL of a database that is named by its URL or by its file. Raises CannotStart."""
+    if "://" in file:
+        return file
+    path = str(Path(file).absolute())
+    try:
+        return f"sqlite:///{quote(path)}"
+    except UnicodeEncodeError:
+        raise CannotStart("its name is not UTF-8: rename it", subject=path) from None
 
 
 def back_up(
@@ -101,26 +112,29 @@ def back_up(
         raise CannotStart(
             "--keep is for a folder, of whose backups the latest stay", subject=str(target)
         )
+    checksum = _checksum_file(file)
     try:
-        if file.exists() or databases.is_database_file(
-            url, file
-        ):  # SQLite would delete a log that is none
+        if databases.is_database_file(url, file):  # SQLite would delete a log that is none
             raise FileExistsError
-        if atomicfile.is_stream(beside := _checksum_file(file)):
-            raise OSError(errno.EINVAL, f"{beside.name} is a pipe or a device")
+        for path in (file, checksum):
+            if path.exists():
+                raise CannotStart("exists already: name another file", subject=str(path))
         with atomicfile.unfinished(file) as new:
             stores, changes, _ = databases.copy(url, url_of(str(new)), progress)
             # Later readers would change how the file is logged, and its checksum with that.
             SqliteDatabase(new).prepare()
             new.chmod(0o600)
-            with atomicfile.replacing(checksum := _checksum_file(new)) as opened:
+            with atomicfile.replacing(_checksum_file(new)) as opened:
                 opened.write(f"{_checksum(new)}  {file.name}\n")
             committing()
-            atomicfile.publish(
-                new, file
-            )  # before its checksum, or two backups to one file would mix theirs
-            checksum.replace(_checksum_file(file))
-            atomicfile.sync_folder(file.parent)
+            # First its checksum: a backup that was killed in between would have none. Each only
+            # where there is none: two backups to one file would mix theirs.
+            atomicfile.publish(_checksum_file(new), checksum)
+            try:
+                atomicfile.publish(new, file)
+            except OSError:
+                checksum.unlink()
+                raise
         _mark(url)
         if keep is not None:
             _delete_outdated(file, keep, url)
@@ -151,11 +165,18 @@ def _delete_outdated(file: Path, keep: int, url: str) -> None:
         other for other in others if not databases.is_database_file(url, other)
     ]  # one that is served
     for old in others[: max(0, len(others) + 1 - keep)]:
-        _checksum_file(old).unlink(missing_ok=True)
         old.unlink(missing_ok=True)
-    for left in file.parent.glob(".*.unfinished-*"):
-        if time.time() - left.stat().st_mtime > 12 * 3600:  # it was killed
-            shutil.rmtree(left, ignore_errors=True)
+        _checksum_file(old).unlink(missing_ok=True)
+    for left in filter(_was_killed, file.parent.glob(".*.unfinished-*")):
+        shutil.rmtree(left, ignore_errors=True)
+    for left in filter(_was_killed, file.parent.glob("*.db.sha256")):
+        if _NAME.fullmatch(left.stem) and not left.with_suffix("").exists():
+            left.unlink(missing_ok=True)
+
+
+def _was_killed(left: Path) -> bool:
+    """Return whether what made an unfinished file is no more under way."""
+    return time.time() - left.stat().st_mtime > 12 * 3600
 
 
 def verify(url: str) -> list[str]:
@@ -176,10 +197,14 @@ def verify(url: str) -> list[str]:
         return [wrong]
     try:
         with found.snapshot() as snapshot:
-            problems = [str(line) for (line,) in snapshot.select(found.check) if line != "ok"]
-            return problems + list(_inconsistencies(snapshot))
+            return _problems(snapshot, found.check)
     except Damaged as error:
         return [error.problem]
+
+
+def _problems(snapshot: Snapshot, check: str) -> list[str]:
+    found = [str(line) for (line,) in snapshot.select(check) if line != "ok"]
+    return found + list(_inconsistencies(snapshot))
 
 
 def _inconsistencies(snapshot: Snapshot) -> Iterator[str]:
@@ -192,11 +217,9 @@ def _inconsistencies(snapshot: Snapshot) -> Iterator[str]:
         yield f"store {id} is not what its latest change made of it"
     for (seq,) in snapshot.select(_MISFIT):
         yield f"change {seq} has another count, time or token than it can have"
-    last, wrong = 0, list[int]()
-    while len(wrong) < 20 and (rows := list(snapshot.select(_SEARCHED, last))):
-        wrong += [id for id, name, address, text in rows if text != folded(name, address)]
-        last = rows[-1][0]
-    for id in wrong[:20]:
+    rows = snapshot.select(_SEARCHED)
+    wrong = (id for id, name, address, text in rows if text != folded(name, address))
+    for id in list(itertools.islice(wrong, 20)):
         yield f"the text that is searched of store {id} is not that of its name and address"
 
 
@@ -209,46 +232,79 @@ def restore(
     """Put the collection of a backup in the place of that of a database, with a new epoch.
     Raises CannotStart.
 
-    A SQLite file that is there is moved aside; nobody may use it. Another database has to be empty.
+    What is there of a SQLite file is moved aside; nobody may use it. Another database has to be
+    empty.
     """
     backup = url_of(str(file))
     if problems := verify(backup):
         raise CannotStart(f"not good, so nothing was restored: {problems[0]}", subject=str(file))
     goal = databases.database(url)
     if not isinstance(goal, SqliteDatabase):
-        return Restored(*databases.copy(backup, url, progress, committing=committing), None, None)
+        return Restored(*databases.copy(backup, url, progress, committing=committing))
     if databases.is_database_file(url, file):
         raise CannotStart("the file is the database itself: name a backup", subject=str(file))
     try:
         path = Path(os.path.realpath(goal.path))  # a link may lead to another disk
-        with atomicfile.unfinished(path) as new, goal.excluded() as old:
+        with goal.held() as place, atomicfile.unfinished(path) as new:
             copied = databases.copy(backup, url_of(str(new)), progress)
-            lost = _lost(old, backup) if old else None
+            # From now on it needs no journal, which whoever waits for the old file would take for
+            # that of the old file.
+            SqliteDatabase(new).prepare()
+            lost = _lost(place, backup)
             committing()
-            aside = goal.replace(
-                new, time.strftime(f"before-restore-%Y-%m-%d-%H%M%S-{copied[2]}"), logs=old is None
-            )
-        return Restored(*copied, aside, lost)
+            aside = place.replace(new, copied[2])
     except OSError as error:
         raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
+    only_log = aside is not None and not aside.exists()
+    return Restored(*copied, aside, only_log, lost)
 
 
-def _lost(old: Snapshot, backup: str) -> Lost | None:
-    """Return what the present collection has and its backup has not, None if the backup is of
-    another one."""
-    with databases.database(backup).snapshot() as kept:
-        ((version,),) = kept.select(_VERSION)
-        before: dict[str, bool] = dict(kept.select(_TOKENS))
-        if list(kept.select(_CHANGE, version)) != list(old.select(_CHANGE, version)):
-            return None
+def _lost(place: Place, backup: str) -> Lost | None:
+    """Return what the list in a place has and its backup has not, None if that cannot be read."""
+    if place.old is None:
+        return None
+    try:
+        if place.without_log is not None:
+            # What is damaged, or has the log of another list, is left as it is.
+            if not _is_later(place.old, place.without_log):
+                return None
+            place.fold_log()
+        with databases.database(backup).snapshot() as kept:
+            return _difference(place.old, kept)
+    except StorekeeperError:
+        return None
+
+
+def _is_later(old: Snapshot, before: Snapshot) -> bool:
+    """Return whether a good list has all changes of what perhaps is its earlier state."""
+    ((version,),) = before.select(_VERSION)
+    return _common(old, before) == version and not _problems(old, SqliteDatabase.check)
+
+
+def _difference(old: Snapshot, kept: Snapshot) -> Lost:
     ((latest,),) = old.select(_VERSION)
+    before: dict[str, bool] = dict(kept.select(_TOKENS))
     now: dict[str, bool] = dict(old.select(_TOKENS))
+    common = _common(old, kept)
     return Lost(
-        range(version + 1, latest + 1),
-        [id for (id,) in old.select(_LATER_STORES, version)],
+        range(common + 1, latest + 1),
+        [id for (id,) in old.select(_LATER_STORES, common)],
         [name for name, revoked in now.items() if revoked and not before.get(name, True)],
         [name for name in now if name not in before],
     )
+
+
+def _common(old: Snapshot, kept: Snapshot) -> int:
+    """Return the number of the latest change that two lists share: from the next one on, all
+    differ."""
+    first, last = 0, min(version for each in (old, kept) for (version,) in each.select(_VERSION))
+    while first < last:
+        middle = (first + last + 1) // 2
+        if list(old.select(_CHANGE, middle)) == list(kept.select(_CHANGE, middle)):
+            first = middle
+        else:
+            last = middle - 1
+    return first
 
 
 def _checksum_file(file: Path) -> Path:

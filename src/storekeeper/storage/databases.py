@@ -85,6 +85,7 @@ class CopyFailed(StorekeeperError):
 
     def __init__(self, subject: str, error: StorekeeperError) -> None:
         self.outcome = error.outcome if isinstance(error, Unavailable) else Outcome.NONE
+        self.may_pass = error.may_pass
         super().__init__(error.problem, subject=subject)
 
 
@@ -273,7 +274,8 @@ def sqlite_path(url: str) -> Path:
         )
     try:
         path = Path(name).absolute()
-        str(path).encode()  # the current folder is a part of it
+        for each in (str(path), os.path.realpath(path)):  # the current folder is a part of it
+            each.encode()
         return path
     except UnicodeEncodeError:
         raise WrongDatabase(

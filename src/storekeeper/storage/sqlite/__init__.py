@@ -231,8 +231,7 @@ class SqliteDatabase:
         self.session = partial(imports.command_session, path)
         self.snapshot = partial(bulk.snapshot, path)
         self.target = partial(bulk.target, path)
-        self.excluded = partial(replacement.excluded, path)
-        self.replace = partial(replacement.replace, path)
+        self.held = partial(replacement.held, path)
 
     def open_collection(
         self, fail: Fail, reached: Callable[[], None] = lambda: None

@@ -38,7 +38,34 @@ def connect(
     path: Path, *, reader: bool = False, create: bool = False, timeout: float = LOCK_TIMEOUT
 ) -> apsw.Connection:
     """Open one connection with the pragmas that every promise rests on; it waits `timeout`
-    seconds for a lock."""
+    seconds for a lock.
+
+    If the file was replaced while it waited, it opens the other one: with the old file, SQLite would
+    read the log of the new one.
+    """
+    while True:
+        before = file_at(path)
+        try:
+            connection = _connect(path, reader=reader, create=create, timeout=timeout)
+        except apsw.Error:
+            if file_at(path) == before:
+                raise
+        else:
+            if create or file_at(path) == before:
+                return connection
+            connection.close()
+
+
+def file_at(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of the file that has a name, None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _connect(path: Path, *, reader: bool, create: bool, timeout: float) -> apsw.Connection:
     # Without `create`, a missing file was deleted: SQLite would begin an empty one, and delete the
     # log beside it.
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)

@@ -1,65 +1,173 @@
-"""Another file in the place of a database, whose own files are kept."""
+"""Another file in the place of a database, whatever is there now. What is there is kept.
 
+Nobody else uses the place meanwhile: it is locked with SQLite's own locks, from before the old
+list is read until the new file has its name. SQLite itself locks nothing here (`unix-none`).
+"""
+
+import errno
 import os
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
 from storekeeper.domain.errors import CannotStart
-from storekeeper.storage.atomicfile import sync_folder
+from storekeeper.storage.atomicfile import publish, sync_folder
 from storekeeper.storage.collection import Snapshot
-from storekeeper.storage.sqlite import connections, schema
+from storekeeper.storage.sqlite import place, schema
 from storekeeper.storage.sqlite.snapshot import SourceSnapshot
+
+_BEFORE = "-before-restore-"
 
 
 @contextmanager
-def excluded(path: Path) -> Iterator[Snapshot | None]:
-    """Keep all others from a database file; yield what reads it, None if nothing can. Raises
-    CannotStart."""
-    with ExitStack() as stack:
-        try:
-            connection = stack.enter_context(
-                closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
-            )
-            connections.exclude_others(connection)
-        except apsw.BusyError:
-            raise CannotStart("in use: stop the service first", subject=str(path)) from None
-        except (
-            apsw.Error
-        ) as error:  # what is not there, or so damaged that SQLite cannot open it, nobody uses
-            no_right = isinstance(
-                error, (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError)
-            )
-            if no_right and path.exists():  # a service of another user may use it
-                problem = "this user may not write it: restore as the user of the service"
-                raise CannotStart(problem, subject=str(path)) from None
-            yield None
-            return
-
-        yield SourceSnapshot(connection, path, None)
-
-
-def replace(path: Path, new: Path, suffix: str, *, logs: bool) -> Path | None:
-    """Give a new file the name of a database, and the owner and mode of its file; return the old
-    file's new name.
-
-    At each moment there is a file of that name. With `logs`, its logs go aside before: SQLite
-    would apply them to the new file. `excluded` leaves none, unless it cannot read the file.
-    """
+def held(path: Path) -> Iterator["Place"]:
+    """Keep all others from the place of a database. Raises CannotStart if somebody uses it, OSError."""
     path = Path(os.path.realpath(path))
-    aside = None
-    if path.exists():
-        aside = path.with_name(f"{path.stem}-{suffix}{path.suffix}")
-        aside.hardlink_to(path)  # the system may refuse that: then the logs stay too
-        for file in schema.files(path)[1:]:
-            if logs and file.exists():
-                file.rename(f"{aside}{file.name.removeprefix(path.name)}")
-        old = path.stat()
-        with suppress(PermissionError):  # only root may give a file to somebody else
-            os.chown(new, old.st_uid, old.st_gid)
-        new.chmod(old.st_mode & 0o777)
-    new.replace(path)
-    sync_folder(path.parent)
-    return aside
+    if path.exists() and not path.is_file():
+        raise CannotStart("not a file: name another one", subject=str(path))
+    with ExitStack() as stack:
+        descriptor = _lock(path, "", stack)
+        _lock(path, "-shm", stack)
+        yield Place(path, descriptor, stack)
+
+
+def _lock(path: Path, end: str, stack: ExitStack) -> int | None:
+    """Open a file of the database and lock it until the end; return None if there is none."""
+    file = Path(f"{path}{end}")
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        raise CannotStart(
+            "this user may not write it: restore as the user of the service", subject=str(file)
+        ) from None
+    stack.callback(os.close, descriptor)
+    with suppress(BlockingIOError):
+        place.lock(descriptor, end)
+        if place.has_name(descriptor, file):  # else another restore was faster
+            return descriptor
+    raise CannotStart("in use: stop the service first", subject=str(path))
+
+
+class Place:
+    """The place of a database, which nobody else uses.
+
+    `old` reads the list that is there, with what is in its log; it is None if SQLite would have to
+    change the file first, or if there is none. `without_log` reads it without its log, if it has one.
+    Reading may raise CannotStart.
+    """
+
+    old: Snapshot | None = None
+    without_log: Snapshot | None = None
+
+    def __init__(self, path: Path, descriptor: int | None, stack: ExitStack) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._stack = stack
+        self._marked = None if descriptor is None else place.read_mark(descriptor)
+        _, log, _, journal = schema.files(path)
+        has_log = _has_content(log)
+        if self._marked is not None:  # by a restore that was killed
+            file, is_readable = path.with_name(self._marked), not has_log
+        else:
+            file, is_readable = path, not _has_content(journal)
+        if is_readable and _has_content(file):
+            self._connection = self._open(file, immutable=not has_log)
+            self.old = SourceSnapshot(self._connection, file, None)
+            if has_log:
+                self.without_log = SourceSnapshot(self._open(file, immutable=True), file, None)
+
+    def _open(self, file: Path, *, immutable: bool) -> apsw.Connection:
+        with schema.raising_cannot_start(file, "reading"):
+            connection = apsw.Connection(
+                f"file:{quote(str(file))}{'?immutable=1' if immutable else ''}",
+                flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI,
+                vfs="unix-none",
+            )
+        self._stack.callback(connection.close)  # before the end, that would end the locks
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.pragma("locking_mode", "exclusive")  # it needs no index of the log
+        connection.pragma("temp_store", "file")
+        return connection
+
+    def fold_log(self) -> None:
+        """Write what is in the log of the old list into its file. Raises CannotStart."""
+        with schema.raising_cannot_start(self._path):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def replace(self, new: Path, epoch: str) -> Path | None:
+        """Give a new file the name of the database, and the owner and mode of its file; return what
+        the old file is called now, if there was something. Raises OSError.
+
+        The old file leaves its name, then its logs theirs, then the new file gets it. In between, a
+        mark has the name, which every start refuses. Each step is on the disk before the next one.
+        """
+        logs = [file for file in schema.files(self._path)[1:] if os.path.lexists(file)]
+        if self._descriptor is None and not logs:
+            publish(new, self._path)
+            return None
+        aside = self._path.with_name(self._marked or _name_aside(self._path, epoch))
+        if self._descriptor is not None:
+            _take_mode(self._descriptor, new)
+        if self._marked is None:
+            self._put_mark(new.with_name(f"{new.name}-mark"), aside)
+        for log in logs:
+            _rename(log, Path(f"{aside}{log.name.removeprefix(self._path.name)}"))
+        sync_folder(self._path.parent)
+        new.replace(self._path)
+        sync_folder(self._path.parent)
+        return aside
+
+    def _put_mark(self, mark: Path, aside: Path) -> None:
+        descriptor = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        self._stack.callback(os.close, descriptor)
+        place.write_mark(descriptor, aside.name)
+        place.lock(descriptor)
+        if self._descriptor is None:
+            publish(mark, self._path)
+            return
+        _take_mode(self._descriptor, mark)
+        _delete_second_names(self._path)
+        try:
+            aside.hardlink_to(self._path)
+        except OSError:  # a file system without hard links: for a moment nothing has the name
+            _rename(self._path, aside)
+        sync_folder(self._path.parent)
+        mark.replace(self._path)
+        sync_folder(self._path.parent)
+
+
+def _has_content(file: Path) -> bool:
+    with suppress(OSError):
+        return file.stat().st_size > 0
+    return False
+
+
+def _name_aside(path: Path, epoch: str) -> str:
+    return f"{path.stem}{time.strftime(f'{_BEFORE}%Y-%m-%d-%H%M%S-{epoch}')}{path.suffix}"
+
+
+def _take_mode(descriptor: int, new: Path) -> None:
+    old = os.fstat(descriptor)
+    with suppress(PermissionError):  # only root may give a file to somebody else
+        os.chown(new, old.st_uid, old.st_gid)
+    new.chmod(old.st_mode & 0o777)
+
+
+def _delete_second_names(path: Path) -> None:
+    """Delete the names for the old file that restores gave which were killed right then."""
+    if path.stat().st_nlink > 1:
+        for other in path.parent.iterdir():
+            if other.name.startswith(f"{path.stem}{_BEFORE}") and other.samefile(path):
+                other.unlink()
+
+
+def _rename(file: Path, name: Path) -> None:
+    if os.path.lexists(name):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(name))
+    file.rename(name)

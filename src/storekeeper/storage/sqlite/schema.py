@@ -12,10 +12,11 @@ import apsw
 from storekeeper.domain.errors import DISK_FULL, CannotStart, CannotStartYet, Damaged, Outcome
 from storekeeper.storage import atomicfile
 from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
-from storekeeper.storage.sqlite import errors
+from storekeeper.storage.sqlite import errors, place
 from storekeeper.storage.sqlite.connections import (
     START_TIMEOUT,
     connect,
+    file_at,
     open_read_only,
     transaction,
 )
@@ -80,17 +81,19 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
         os.path.realpath(path)
     )  # the log is beside the file itself, not beside a link to it
     with raising_cannot_start(path):
-        refuse_orphaned_log(path)
-        if not path.exists():
-            _create(path)
         deadline = time.monotonic() + START_TIMEOUT
         while True:
+            before = file_at(path)
             try:
+                refuse_orphaned_log(path)
+                if not path.exists():
+                    _create(path)
                 return _check_and_upgrade(path, upgrade=upgrade)
-            except apsw.BusyError:
+            except (apsw.Error, CannotStart) as error:
                 # SQLite waits for no lock in some steps of opening a file: of several first starts
-                # some would fail.
-                if time.monotonic() > deadline:
+                # some would fail. And a restore may have put another file here meanwhile.
+                passes = isinstance(error, apsw.BusyError) or file_at(path) != before
+                if not passes or time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
 
@@ -126,7 +129,7 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     ) as error:  # a column may have another name
         raise Damaged(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
     except apsw.BusyError:
-        raise CannotStart(
+        raise CannotStartYet(
             "locked by another program: stop that one first", subject=str(path)
         ) from None
     except apsw.NoMemError as error:
@@ -175,12 +178,13 @@ def files(path: Path) -> tuple[Path, ...]:
 
 
 def refuse_orphaned_log(path: Path) -> None:
-    """Raise CannotStart if `path` has a log but no database, is an empty file, or is no regular
-    file."""
+    """Raise CannotStart if `path` has a log but no database, is an empty file or the mark of a
+    restore, or is no regular file."""
     # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids
     # would start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
         raise CannotStart("not a file: name another one", subject=str(path))
+    place.refuse_mark(path)
     # In this order, and each once: another first start may be creating them, the log last.
     _, log, _, journal = files(path)
     journal_size, log_size, size = map(_size, (journal, log, path))
