@@ -119,10 +119,10 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
     skipped, first = 0, next(lines, "")
     while first and not first.strip(f"{_DELIMITERS}\r\n "):
         skipped, first = skipped + 1, next(lines, "")
+    delimiter = max(_DELIMITERS, key=partial(_width, first))
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     line = skipped + 1
     try:
-        delimiter = max(_DELIMITERS, key=partial(_width, first))
-        reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         for cells in reader:
             if any(cells):
                 yield line, list[object](cells)
@@ -133,8 +133,11 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
 
 
 def _width(line: str, delimiter: str) -> int:
-    """Return how many cells a line has with this delimiter. Raises csv.Error."""
-    return len(next(csv.reader([line], delimiter=delimiter), ""))
+    """Return how many cells a line has with this delimiter, 0 if one is too long."""
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter), ""))
+    except csv.Error:
+        return 0
 
 
 def _json(lines: Iterator[str]) -> Iterator[Record]:

@@ -37,7 +37,7 @@ from storekeeper.domain.stores import (
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import Columns, TooLong
 from storekeeper.sheets.protocol import CELL_SIZE, MAX_DESCRIBED, MAX_DESCRIBED_ROW, Layout
-from storekeeper.sheets.records import Sheet
+from storekeeper.sheets.records import NoText, Sheet
 
 PROBLEM_COLUMN = "problem"
 """The column of a file of rejects that says why; an import ignores it."""
@@ -145,8 +145,11 @@ class SheetRows:
             return None
         if self.match == "name":
             return name
-        text = _text(self.columns.key(cells)).strip()
-        if self.match == "id":
+        cell = self.columns.key(cells)
+        text = _text(cell).strip()
+        if isinstance(cell, NoText):
+            reason = NO_TEXT
+        elif self.match == "id":
             if not text:
                 return None
             if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_INTEGER:

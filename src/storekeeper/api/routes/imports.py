@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from storekeeper.api.plan import Plan, Planner, constant
 from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
 from storekeeper.api.query import parse_import_query
-from storekeeper.api.routes.spool import Spool, Spools, not_written, until
+from storekeeper.api.routes.spool import Spool, Spools, not_written, releasing, until
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.domain import intake
 from storekeeper.domain.errors import InvalidInput, Outcome, Unavailable
@@ -120,14 +120,15 @@ class Imports:
             preconditions,
             request.key,
         )
-        return Deferred(asyncio.ensure_future(self._import(opened)))
+        return Deferred(asyncio.ensure_future(self._import(spool, opened)))
 
-    async def _import(self, opened: Callable[[], tuple[Reading, Import]]) -> Response:
+    async def _import(self, spool: Spool, opened: Callable[[], tuple[Reading, Import]]) -> Response:
         rows = None
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
-                rows, options = await run_in_thread(opened)
-                return await self._carry_out(rows, options)
+                with releasing(spool):
+                    rows, options = await run_in_thread(opened)
+                    return await self._carry_out(rows, options)
         except BadFile as error:
             raise _invalid(error) from None
         except NeedsMatch:

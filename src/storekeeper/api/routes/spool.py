@@ -2,14 +2,19 @@
 
 import gc
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedRandom
+from math import inf
 from tempfile import TemporaryFile
 from weakref import WeakSet
 
 from storekeeper.domain.errors import Unavailable
 from storekeeper.http.response import Response, unavailable
+
+COLLECT_INTERVAL = 1.0
+"""Seconds between two collections of garbage for the sake of a place."""
 
 
 class Spool(BufferedRandom):
@@ -26,9 +31,13 @@ class Spool(BufferedRandom):
             return unavailable(str(not_written(error)))
         return None
 
-    def __del__(self) -> None:
+    def release(self) -> None:
+        """Close the file, and give its place to another one."""
         with suppress(OSError):  # what cannot be written is lost with the file
             self.close()
+
+    def __del__(self) -> None:
+        self.release()
 
 
 class Spools:
@@ -38,13 +47,13 @@ class Spools:
         self._count = count
         self._refusal = refusal
         self._used = WeakSet[Spool]()
+        self._collected_at = -inf
 
     def take(self) -> Spool:
         """Return a new spool. Raises Unavailable."""
-        if len(self._used) >= self._count:
-            # A reference cycle, as of an exception with its frames, may keep one that nobody uses.
-            gc.collect()
-        if len(self._used) >= self._count:
+        if self._is_full():
+            self._collect()
+        if self._is_full():
             raise Unavailable(self._refusal)
         try:
             spool = Spool()
@@ -52,6 +61,30 @@ class Spools:
             raise not_written(error) from None
         self._used.add(spool)
         return spool
+
+    def _is_full(self) -> bool:
+        return sum(not spool.closed for spool in self._used) >= self._count
+
+    def _collect(self) -> None:
+        """Free a spool that nobody uses, and that a reference cycle keeps, as of an exception with
+        its frames: now and then, because this takes long."""
+        if (now := time.monotonic()) - self._collected_at >= COLLECT_INTERVAL:
+            self._collected_at = now
+            gc.collect()
+
+
+@contextmanager
+def releasing(spool: Spool) -> Iterator[None]:
+    """Release a spool at the end, unless what waited for a thread was cancelled: the thread may
+    still use it."""
+    try:
+        yield
+    except CancelledError:
+        raise
+    except BaseException:
+        spool.release()
+        raise
+    spool.release()
 
 
 def not_written(error: OSError) -> Unavailable:
