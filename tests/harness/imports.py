@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from storekeeper.domain.intake import Counts, Import, Plan
+from storekeeper.domain.intake import Counts, Import, Plan, Reject
 from storekeeper.sheets.protocol import layout_of
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
@@ -21,10 +21,13 @@ def import_into(
     match: str | None = None,
     *,
     review: Callable[[Plan], None] = lambda _: None,
+    begin_rejects: Callable[[], Reject] = staging.keep_no_rejects,
     **order: Any,
 ) -> Plan:
     """Import a file with this content; `order` says how."""
-    done = import_or_replay(database, data, match, review=review, **order)
+    done = import_or_replay(
+        database, data, match, review=review, begin_rejects=begin_rejects, **order
+    )
     assert isinstance(done, Plan)
     return done
 
@@ -35,6 +38,7 @@ def import_or_replay(
     match: str | None = None,
     *,
     review: Callable[[Plan], None] = lambda _: None,
+    begin_rejects: Callable[[], Reject] = staging.keep_no_rejects,
     **options: Any,
 ) -> Plan | Counts:
     """Import a file with this content, or return what an import with the same key did."""
@@ -44,7 +48,11 @@ def import_or_replay(
     opened.prepare()
     with opened.session() as session:
         return staging.carry_out(
-            session, rows, msgspec.structs.replace(order, match=rows.match), review=review
+            session,
+            rows,
+            msgspec.structs.replace(order, match=rows.match),
+            review=review,
+            begin_rejects=begin_rejects,
         )
 
 

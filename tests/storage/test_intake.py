@@ -1,6 +1,7 @@
 """An import into a collection, whichever database holds it: what rows do, all or nothing, in one
 transaction."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -146,6 +147,37 @@ class TestImport:
             "occurs more than once in the file",
         ]
         assert keys(database) == [(1, "Key", "x" * 200)]
+
+    @pytest.mark.parametrize("match", ["id", "name", "Key"])
+    def test_a_null_character_in_any_cell_makes_a_bad_row(
+        self, database: Database, match: str
+    ) -> None:
+        """PostgreSQL can keep none: such a row must not get there."""
+        fill_with(database, [ALPHA])
+        good = {"id": "1", "name": "Alpha", "address": "2", "version": "", "Key": "7"}
+        lines = [good | {column: f"{cell}\0"} for column, cell in good.items()]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        with pytest.raises(Refused) as refused:
+            import_into(database, text, match)
+        told = {each.column for each in refused.value.report.problems}
+        assert {"name", "address", "version", match} <= told
+        assert stores(database) == [(1, "Alpha", "1 Road", 1)]
+
+    def test_each_row_that_is_not_imported_is_told_with_all_that_is_wrong(
+        self, database: Database
+    ) -> None:
+        told: list[tuple[int, str]] = []
+        text = f"id,name,address,version\n1,{'x' * 31},1,?\n2,B,2,\n1,C,3,\n,D,4,\n"
+        import_into(
+            database,
+            text,
+            "id",
+            skip_bad=True,
+            begin_rejects=lambda: lambda *row: told.append(row),
+        )
+        assert [line for line, _ in told] == [2, 4]
+        assert told[0][1].endswith('30 characters long. "version" is not the version of an export')
+        assert told[1][1] == '"id" occurs more than once in the file'
 
     def test_a_column_that_is_absent_is_kept_and_an_empty_cell_clears_the_address(
         self, database: Database

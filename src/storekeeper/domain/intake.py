@@ -18,6 +18,7 @@ from storekeeper.domain.problems import (
     CHANGED,
     CUT,
     MAX_LISTED,
+    MAX_WRONG_LENGTH,
     REPEATED,
     REQUIRED,
     UNKNOWN,
@@ -29,9 +30,6 @@ from storekeeper.domain.problems import (
 )
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
-
-MAX_WRONG_LENGTH = 100_000
-"""Characters of what is wrong with a row, as `problems.encode_wrong` returns it."""
 
 VERSION = r"^[0-9]{1,18}\.[a-z2-7]{8}\Z"
 """The version of an export, as a row may have it."""

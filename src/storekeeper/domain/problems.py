@@ -1,6 +1,6 @@
 """Domain: what can be wrong with the rows of a file, and how that is told."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -14,6 +14,9 @@ MAX_SHOWN_LENGTH = 1000
 
 MAX_BRIEF_LENGTH = 40
 """Characters that a message shows of one text."""
+
+MAX_WRONG_LENGTH = 8_000
+"""Characters of what is wrong with a row, as JSON: many rows of it are in memory at once."""
 
 MAX_EXAMPLES = 3
 """Problems of one reason that a group has."""
@@ -66,10 +69,19 @@ class Wrong(NamedTuple):
     reason: Reason
     message: str = ""
 
+    def cut(self, length: int) -> Self:
+        """Return this with so many characters of its value at most."""
+        return self._replace(value=shown(self.value, length))
+
 
 def encode_wrong(wrong: list[Wrong]) -> str | None:
     """Return what is wrong with a row as a text, None for nothing."""
-    return msgspec.json.encode(wrong).decode() if wrong else None
+    if not wrong:
+        return None
+    text = msgspec.json.encode([each.cut(MAX_SHOWN_LENGTH) for each in wrong]).decode()
+    if len(text) > MAX_WRONG_LENGTH:
+        text = msgspec.json.encode([each.cut(MAX_BRIEF_LENGTH) for each in wrong]).decode()
+    return text
 
 
 decode_wrong = msgspec.json.Decoder(list[Wrong]).decode

@@ -146,7 +146,7 @@ def join(texts: Sequence[str], places: Sequence[int], row: Sequence[object]) -> 
     Blank cells vanish with the blanks and commas beside them, runs of blanks become one. Takes
     time in proportion to the length of the result, which is measured first. Raises TooLong.
     """
-    cells = {place: _without_runs(row[place]) for place in places}
+    cells = {place: _without_runs(row[place]) for place in set(places)}
     if any("\0" in cell for cell in cells.values()):
         return "\0"  # is refused
     length = sum(map(len, texts)) + sum(len(cells[place]) for place in places)

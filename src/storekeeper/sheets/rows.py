@@ -108,7 +108,7 @@ class SheetRows:
             return _bad_row(place, line, Wrong("row", "", TOO_LARGE, message))
         version: str | None = str(values.get("version", "")).strip()
         if version and not _VERSION.match(version):
-            wrong.append(Wrong("version", shown(version), NO_VERSION))
+            wrong.append(Wrong("version", version, NO_VERSION))
             version = None
         key = self._key(cells, name, wrong)
         has_address = int("address" in values)
@@ -126,15 +126,13 @@ class SheetRows:
         name = content["name"]
         if self._cut_names and isinstance(name, str) and len(name) > MAX_NAME_LENGTH:
             content["name"] = name[:MAX_NAME_LENGTH]
-            wrong.append(
-                Wrong("name", shown(name), CUT, f'The name was cut to "{content["name"]}"')
-            )
+            wrong.append(Wrong("name", name, CUT, f'The name was cut to "{content["name"]}"'))
         try:
             payload = check_payload(content)
         except InvalidInput as error:
             for field, rule in error.violations.items():
                 reason = _REASONS[rule.removeprefix(f'"{field}" ')]
-                wrong.append(Wrong(field, shown(str(content[field])), reason))
+                wrong.append(Wrong(field, str(content[field]), reason))
             return None, None
         _check_size(payload.address or "", content)
         return payload.name if "name" in values else None, payload.address
@@ -159,7 +157,7 @@ class SheetRows:
             return text
         else:
             reason = HAS_NULLS if "\0" in text else TOO_LONG if text else REQUIRED
-        wrong.append(Wrong(self.match or "", shown(text), reason))
+        wrong.append(Wrong(self.match or "", text, reason))
         return None
 
     # The rows as the file has them.

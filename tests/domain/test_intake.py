@@ -1,0 +1,32 @@
+"""What an import decides, without a database."""
+
+import tracemalloc
+from collections.abc import Iterator
+
+from storekeeper.domain.intake import Found, Import, Numbers, Plan
+
+NUMBERS = Numbers(10, 10, "abcdefgh", 0)
+
+
+def found(rows: int) -> Iterator[Found]:
+    """Yield rows that mean stores, and of which each second one repeats a key."""
+    for place in range(1, rows + 1):
+        first = place - 1 if place % 2 == 0 else None
+        yield Found(place, place, str(place), None, None, place, 1, 0, 1, first, "Name", None)
+
+
+def test_what_is_kept_of_rows_does_not_grow_with_the_file() -> None:
+    def peak(rows: int) -> int:
+        plan = Plan(Import("id", skip_bad=True), NUMBERS, lambda _line, _why: None)
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in plan.decide(found(rows)):
+            pass
+        assert (plan.report.replaced, plan.report.bad) == (rows // 2, rows // 2)
+        return tracemalloc.get_traced_memory()[1] - before
+
+    tracemalloc.start()
+    try:
+        assert peak(20_000) < 1.5 * peak(4_000)
+    finally:
+        tracemalloc.stop()
