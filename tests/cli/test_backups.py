@@ -383,7 +383,7 @@ def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder
     )
     assert stat.S_IMODE(kept.path.stat().st_mode) == 0o640
     said = done.stderr.decode().splitlines()
-    aside = Path(said[1].removeprefix("The database that was there is now "))
+    aside = Path(said[1].removeprefix("What was there is now "))
     assert sqlite_at(aside).changes() == everything
     assert said[2].startswith("Lost: 2 changes that the backup does not have, of stores 4, 5: ")
     assert said[3:] == [
@@ -423,7 +423,7 @@ def test_the_log_of_a_database_that_is_gone_goes_aside(kept: Sqlite, folder: Pat
     Path(f"{kept.path}-shm").write_bytes(index)
     done = run(kept, "restore", str(file))
     said = done.stderr.decode().splitlines()
-    aside = said[1].removeprefix("The log of a database that is gone is now ")
+    aside = said[1].removeprefix("What was there is now ")
     assert Path(aside).read_bytes() == content
     assert said[2] == "It cannot be read, so what is lost cannot be said"
     assert [row[2] for row in kept.changes()] == [store.name for store in STORES]

@@ -85,8 +85,8 @@ def restore(
 ) -> None:
     """Put a backup in the place of the database.
 
-    Stop the service first. The backup is verified before anything is changed. The file that is
-    there is kept under another name, and what is lost is said. On PostgreSQL the database has to
+    Stop the service first. The backup is verified before anything is changed. What is there, even
+    a damaged file or only a log, is kept under another name, and what is lost is said. On PostgreSQL the database has to
     be empty. The collection gets a new epoch, so that no ETag of before matches.
     """
     from storekeeper.storage import backups, databases
@@ -98,10 +98,7 @@ def restore(
         f"{_counts(done.stores, done.changes)} restored into {name}; its new epoch is {done.epoch}"
     )
     if done.aside is not None:
-        if done.only_log:
-            print_line(f"The log of a database that is gone is now {done.aside}-wal")
-        else:
-            print_line(f"The database that was there is now {done.aside}")
+        print_line(f"What was there is now {done.aside}")
         _print_lost(done.lost, done.aside)
 
 

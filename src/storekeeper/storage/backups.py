@@ -71,15 +71,14 @@ class Lost(NamedTuple):
 class Restored(NamedTuple):
     """A collection that was restored.
 
-    `aside`: what its old file is called now, None if nothing was there; with `only_log`, only the
-    log of that was there. `lost` is None if that cannot be read.
+    `aside`: what its old file is called now, or its log if only that was left; None if nothing was
+    there. `lost` is None if that cannot be read.
     """
 
     stores: int
     changes: int
     epoch: str
     aside: Path | None = None
-    only_log: bool = False
     lost: Lost | None = None
 
 
@@ -255,8 +254,7 @@ def restore(
             aside = place.replace(new, copied[2])
     except OSError as error:
         raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
-    only_log = aside is not None and not aside.exists()
-    return Restored(*copied, aside, only_log, lost)
+    return Restored(*copied, aside, lost)
 
 
 def _lost(place: Place, backup: str) -> Lost | None:

@@ -135,8 +135,17 @@ def killed_restore(*, logged: bool) -> Callable[[Path, Parts], None]:
         aside.write_bytes(parts.file if logged else parts.closed)
         if logged:
             Path(f"{path}-wal").write_bytes(parts.log)
+        marked(aside.name)(path, parts)
+
+    return make
+
+
+def marked(aside: str) -> Callable[[Path, Parts], None]:
+    """Return what makes the mark of a restore, which names the old file."""
+
+    def make(path: Path, _: Parts) -> None:
         with path.open("wb") as opened:
-            place.write_mark(opened.fileno(), aside.name)
+            place.write_mark(opened.fileno(), aside)
 
     return make
 
@@ -172,6 +181,8 @@ STATES = {
     "pipe": State(lambda path, _: os.mkfifo(path), "refused"),
     "killed restore": State(killed_restore(logged=False), "all of it"),
     "killed restore, log in its place": State(killed_restore(logged=True), "cannot be read"),
+    "killed restore, old file gone": State(marked(f"{ASIDE}2026.db"), "cannot be read"),
+    "mark of somebody else": State(marked(f"../{ASIDE}2026.db"), "cannot be read"),
 }
 
 

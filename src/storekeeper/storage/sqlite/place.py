@@ -6,6 +6,7 @@ all others out. They end when this process closes any descriptor of that file.
 
 import fcntl
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,11 @@ the index of its log: one for each kind of use, and one for all that have it ope
 """
 
 _MARK = "A restore is not complete here: run storekeeper restore again. What was here is now "
+
+BEFORE = "-before-restore-"
+"""What the new names of old files have in them."""
+
+_NAME = re.compile(f"[^/\0]*{BEFORE}[^/\0]*")
 
 _MAX_MARK_SIZE = 511
 """Bytes: SQLite has no smaller database than 512."""
@@ -44,7 +50,8 @@ def write_mark(descriptor: int, aside: str) -> None:
 def read_mark(descriptor: int) -> str | None:
     """Return what the old file is called now if an open file is such a mark."""
     text = os.pread(descriptor, _MAX_MARK_SIZE, 0).decode(errors="replace")
-    return text.removeprefix(_MARK).rstrip("\n") if text.startswith(_MARK) else None
+    name = text.removeprefix(_MARK).rstrip("\n")
+    return name if text.startswith(_MARK) and _NAME.fullmatch(name) else None
 
 
 def refuse_mark(path: Path) -> None:

@@ -20,8 +20,6 @@ from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.sqlite import place, schema
 from storekeeper.storage.sqlite.snapshot import SourceSnapshot
 
-_BEFORE = "-before-restore-"
-
 
 @contextmanager
 def held(path: Path) -> Iterator["Place"]:
@@ -102,7 +100,7 @@ class Place:
 
     def replace(self, new: Path, epoch: str) -> Path | None:
         """Give a new file the name of the database, and the owner and mode of its file; return what
-        the old file is called now, if there was something. Raises OSError.
+        the old file is called now, or what is left of it, if there was something. Raises OSError.
 
         The old file leaves its name, then its logs theirs, then the new file gets it. In between, a
         mark has the name, which every start refuses. Each step is on the disk before the next one.
@@ -121,7 +119,7 @@ class Place:
         sync_folder(self._path.parent)
         new.replace(self._path)
         sync_folder(self._path.parent)
-        return aside
+        return next(filter(os.path.lexists, schema.files(aside)), None)
 
     def _put_mark(self, mark: Path, aside: Path) -> None:
         descriptor = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -149,7 +147,7 @@ def _has_content(file: Path) -> bool:
 
 
 def _name_aside(path: Path, epoch: str) -> str:
-    return f"{path.stem}{time.strftime(f'{_BEFORE}%Y-%m-%d-%H%M%S-{epoch}')}{path.suffix}"
+    return f"{path.stem}{time.strftime(f'{place.BEFORE}%Y-%m-%d-%H%M%S-{epoch}')}{path.suffix}"
 
 
 def _take_mode(descriptor: int, new: Path) -> None:
@@ -163,7 +161,7 @@ def _delete_second_names(path: Path) -> None:
     """Delete the names for the old file that restores gave which were killed right then."""
     if path.stat().st_nlink > 1:
         for other in path.parent.iterdir():
-            if other.name.startswith(f"{path.stem}{_BEFORE}") and other.samefile(path):
+            if other.name.startswith(f"{path.stem}{place.BEFORE}") and other.samefile(path):
                 other.unlink()
 
 
