@@ -139,11 +139,7 @@ class Inner:
             await quiet(lambda: line.reading or line.is_closing())
         if case.end is End.HALF_CLOSES and not line.is_closing() and not connection.eof_received():
             line.close()
-        await quiet(
-            lambda: (
-                connection.exchange is None and not connection.waiting and not connection._unread
-            )
-        )
+        await quiet(lambda: connection.exchange is None and not connection.unread)
         if case.end is End.WAITS and not line.ended:  # until long after every deadline
             now = asyncio.get_running_loop().time()
             connection.sweep(now)

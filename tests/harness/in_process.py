@@ -112,7 +112,7 @@ class Careful(Connection):
     """A connection that reads every request the careful way, and has nothing from a cache."""
 
     def data_received(self, data: bytes) -> None:
-        self._read(data)
+        self._receive(data)
 
 
 class Inside:
@@ -187,9 +187,7 @@ async def until(done: Callable[[], object]) -> None:
 
 async def settled(connection: Connection) -> None:
     """Wait until a connection has answered all that it was asked."""
-    await until(
-        lambda: connection.exchange is None and not connection.waiting and not connection._unread
-    )
+    await until(lambda: connection.exchange is None and not connection.unread)
 
 
 def cached(connection: Connection) -> int:
@@ -226,7 +224,7 @@ async def stuck(service: Inside) -> tuple[Connection, Line]:
     connection, line = service.connect()
     line.stuck = True
     connection.data_received(request("GET", "/api/stores") * 1000)
-    await until(lambda: connection.flow.write_paused and not connection._unread)
+    await until(lambda: connection.flow.write_paused)
     await tick()
     return connection, line
 

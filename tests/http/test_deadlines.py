@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from storekeeper.http import deadlines, limits
-from storekeeper.http.reader import Phase
 from storekeeper.log.events import Event
 from tests.harness import weakened
 from tests.harness.client import locked
@@ -32,7 +31,7 @@ from tests.harness.in_process import (
     until,
 )
 from tests.harness.process import serving
-from tests.harness.wire import SLOW, assert_error, create, dial, request
+from tests.harness.wire import SLOW, assert_error, create, dial, request, responses
 
 WHOLE = 10
 IDLE = 65
@@ -179,9 +178,8 @@ async def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_
             connection.sweep(now + STALL - 1)
             now += STALL + 1
         assert not line.aborted
-        assert (
-            connection.reader.phase is Phase.HEAD
-        )  # not refused for what the service does not read
+        # Not refused for what the service does not read.
+        assert connection.unread.data.endswith(b"GET /te")
         connection.sweep(now)
         connection.sweep(now + STALL + 1)
         assert line.aborted
@@ -273,20 +271,18 @@ async def test_a_stopping_service_reads_what_came_while_it_stood_still(tmp_path:
             assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_request_behind_the_response_that_closes_the_connection_is_not_carried_out(
+async def test_what_was_begun_before_a_stop_is_carried_out_and_the_last_response_says_so(
     tmp_path: Path,
 ) -> None:
-    """It came in the same read: its client may send it again elsewhere."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         connection.shutdown()
-        connection.data_received(request("GET", "/test") + create("Never"))
+        connection.data_received(request("GET", "/test") + create("First") + b"\r\n")
         await settled(connection)
-        assert last_response(line).headers["connection"] == "close"
-        assert statuses(line) == [200]
-        other, _ = service.connect()
-        other.data_received(create("First"))
-        await settled(other)
+        assert line.is_closing()
+        test, first = responses(line.sent, "GET", "POST")
+        assert "connection" not in test.headers
+        assert first.headers["connection"] == "close"
         assert service.collection.state()[0] == 1
 
 

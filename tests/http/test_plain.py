@@ -27,6 +27,7 @@ from tests.campaigns.mutations import Cases
 from tests.harness.cases import thorough
 from tests.harness.in_memory import an_application
 from tests.harness.json_corpus import NO_JSON
+from tests.harness.reading import requests
 from tests.harness.wire import HOST, create, request
 
 SEED = 20261122
@@ -128,8 +129,8 @@ def with_each_byte() -> Iterator[bytes]:
 def carefully(data: bytes) -> list[Request | Response]:
     """Return what the careful reader makes of `data`."""
     found: list[Request | Response] = []
-    reader = RequestReader(found.append, lambda refusal, *_: found.append(refusal), lambda: 0.0)
-    reader.feed(data)
+    reader = RequestReader(lambda refusal, *_: found.append(refusal), lambda: 0.0)
+    found += requests(reader, data)
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING), "something is left over"
     return found
 

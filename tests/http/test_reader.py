@@ -9,6 +9,7 @@ from storekeeper.http.reader import MAX_FED_BYTES, Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
 from tests.harness.cases import case
+from tests.harness.reading import requests
 from tests.harness.refused_requests import ACCEPTED, REFUSED, SMUGGLED
 from tests.harness.wire import chunked
 
@@ -18,11 +19,9 @@ CHUNKED = chunked().removesuffix(b"0\r\n\r\n")
 def read(data: bytes, size: int) -> list[Request | Response]:
     """Return what the reader makes of data that comes in pieces of that size."""
     found: list[Request | Response] = []
-    reader = RequestReader(found.append, lambda refusal, *_: found.append(refusal), float)
+    reader = RequestReader(lambda refusal, *_: found.append(refusal), float)
     for start in range(0, len(data), size):
-        left = data[start : start + size]
-        while left:
-            left = reader.feed(left)
+        found += requests(reader, data[start : start + size])
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING)
     return found
 
@@ -98,36 +97,39 @@ def test_more_zeros_before_a_size_than_any_size_needs_are_framing() -> None:
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_line_ends_before_a_request_take_no_memory(size: int) -> None:
-    reader = RequestReader(NotImplemented, NotImplemented, float)
+    reader = RequestReader(NotImplemented, float)
     for _ in range(20):
         reader.feed(b"\r" * size)
         assert not reader._line
     assert reader.phase is Phase.IDLE
 
 
-def test_of_many_bytes_some_are_parsed_at_once_and_a_body_as_it_comes() -> None:
-    found: list[Request] = []
-    reader = RequestReader(found.append, NotImplemented, float)
+def test_nothing_behind_a_request_is_read_with_it_and_a_body_is_read_as_it_comes() -> None:
+    reader = RequestReader(NotImplemented, float)
     head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 250000\r\n\r\n"
-    left = reader.feed(head + bytes(250_000) + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 2000)
-    assert ([len(request.body) for request in found], len(left)) == ([250_000], 2000 * 27)
-    left = reader.feed(left)
-    assert len(found) + -(-len(left) // 27) == 2001
-    assert 250 < len(found) < 500
+    data = head + bytes(250_000) + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 2
+    ends, bodies, position = [], [], 0
+    while position < len(data):
+        position, request = reader.feed(data, position)
+        assert request
+        ends.append(position)
+        bodies.append(len(request.body))
+    assert ends == [len(data) - 54, len(data) - 27, len(data)]
+    assert bodies == [250_000, 0, 0]
 
 
 def test_of_many_small_chunks_some_are_parsed_at_once() -> None:
-    reader = RequestReader(NotImplemented, NotImplemented, float)
+    reader = RequestReader(NotImplemented, float)
     reader.feed(CHUNKED)
-    assert len(reader.feed(b"1\r\nx\r\n" * 40_000)) > 240_000 - MAX_FED_BYTES - 10
+    position, request = reader.feed(b"1\r\nx\r\n" * 40_000)
+    assert MAX_FED_BYTES <= position < MAX_FED_BYTES + 10
+    assert request is None
 
 
 @pytest.mark.parametrize("start", [b"", b"\r", b"\r\n", b"\r\r\n\r"])
 def test_the_refusal_of_a_head_behind_line_ends_has_no_content(start: bytes) -> None:
     refused: list[bool] = []
-    reader = RequestReader(
-        NotImplemented, lambda _, request: refused.append(request.method == "HEAD"), float
-    )
+    reader = RequestReader(lambda _, request: refused.append(request.method == "HEAD"), float)
     reader.feed(start + b"HEAD /test HTTP/1.1\r\n\r\n")
     assert refused == [True]
 
@@ -136,13 +138,11 @@ def test_the_refusal_of_a_head_behind_line_ends_has_no_content(start: bytes) -> 
 @pytest.mark.parametrize("behind", [b"no field\r\n", b" folded\r\n", b"\0"])
 def test_a_refusal_is_told_of_each_field_as_often_as_it_was_sent(behind: bytes, size: int) -> None:
     told: list[object] = []
-    reader = RequestReader(
-        lambda *_: None, lambda _, request: told.append(list(request.headers)), float
-    )
+    reader = RequestReader(lambda _, request: told.append(list(request.headers)), float)
     data = (
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nOrigin:\r\nOrigin: b\r\nOrigin: b\r\n"
         + behind
     )
     for start in range(0, len(data), size):
-        reader.feed(data[start : start + size])
+        requests(reader, data[start : start + size])
     assert told == [[(b"origin", b""), (b"origin", b"b"), (b"origin", b"b")]]

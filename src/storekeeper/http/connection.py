@@ -7,7 +7,6 @@ tests what this module relies on.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter, thread_time
@@ -20,11 +19,11 @@ from storekeeper.http import deadlines
 from storekeeper.http.cache import Cached
 from storekeeper.http.deadlines import Deadlines
 from storekeeper.http.exchange import Exchange
+from storekeeper.http.limits import SMALL_BYTES
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request, size_of
 from storekeeper.http.response import (
     INTERNAL_ERROR,
-    MAX_BODY_BYTES,
     Deferred,
     Response,
     encode_start,
@@ -32,10 +31,8 @@ from storekeeper.http.response import (
     unavailable,
 )
 from storekeeper.http.runtime import Runtime, Served
+from storekeeper.http.unread import Unread
 from storekeeper.log.events import Event, emit, request_id
-
-MAX_PIPELINED = 64
-"""Requests that may wait behind another one; at that number the connection stops reading."""
 
 MAX_UNCOUNTED_BYTES = 1024
 """Unsent bytes of a connection that its transport does not report, so that they do not count.
@@ -45,6 +42,8 @@ With 0, the transport would not write the responses of one loop iteration togeth
 MAX_PIPELINE_TIME = 0.01
 """Seconds of processor time for the pipelined requests of one connection, before those of others
 come first."""
+
+_NO_ROOM = unavailable("Too many large requests")
 
 
 class Connection(HttpToolsProtocol):
@@ -57,7 +56,6 @@ class Connection(HttpToolsProtocol):
         self.limits = runtime.limits
         application = runtime.application
         self.reader = RequestReader(
-            self._accept,
             self._refuse,
             self.loop.time,
             application.early_refusal,
@@ -67,29 +65,18 @@ class Connection(HttpToolsProtocol):
         self.draining = False
         self.half_closed = False
         self.exchange: Exchange | None = None
-        self.waiting: deque[Request] = deque()
         self.responses_sent = 0
-        self._accepted_bytes = 0
-        """Bytes of all requests whose responses are not complete, and which are read whole."""
-        self._unread = b""
-        """Bytes that the transport brought, and that the next loop iterations feed to the
-        reader."""
-        self._pause_at = 0.0  # processor time of this thread
+        self.unread = Unread()
 
     @property
     def busy(self) -> bool:
         """Whether the next request has to wait, because an earlier response is not complete or
         not sent."""
-        return self.exchange is not None or bool(self.waiting) or self.flow.write_paused
+        return self.exchange is not None or self.flow.write_paused
 
     def is_idle(self) -> bool:
         """Return whether every request that the client began has its response."""
-        return (
-            self.reader.phase is Phase.IDLE
-            and self.exchange is None
-            and not self.waiting
-            and not self._unread
-        )
+        return self.reader.phase is Phase.IDLE and self.exchange is None and not self.unread
 
     # Reading; called by asyncio.
 
@@ -107,57 +94,85 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client: a cached request, a plain one, or what the careful reader
         has to read."""
-        if self.reader.phase is not Phase.IDLE or self.busy:
-            self._read(data)
+        if self.unread.data or self.busy or self.reader.phase is not Phase.IDLE:
+            self._receive(data)
             return
         try:
             if not self.draining and (cached := self.runtime.cache.get(data)) is not None:
                 self._send_cached(cached)
             elif (request := self.runtime.plain.read(data)) is not None:
-                self._accepted_bytes += request.size
                 self._begin(request)
             else:
-                self._read(data)
+                self._receive(data)
         except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
             emit(Event.BUG, error=error)
             self.reader.refuse(INTERNAL_ERROR)
 
-    def _read(self, data: bytes) -> None:
-        """Feed bytes to the reader; while some of them are unread, the transport brings no more."""
-        self._pause_at = thread_time() + MAX_PIPELINE_TIME
-        self._unread = self.reader.feed(data)
-        if self._unread:
-            self.flow.pause_reading()
-            self.loop.call_soon(self._read_on)
-        if self.reader.expects_continue and self.exchange is None and not self.waiting:
+    def _receive(self, data: bytes) -> None:
+        """Take bytes that the careful reader reads, once all earlier responses are complete."""
+        if self.exchange is not None and not self.unread:
+            data = data.lstrip(b"\r\n")
+            if data:
+                self.exchange.stop()  # a client that asks for something else listens no longer
+        if self.reader.phase is Phase.DISCARDING or self.unread.is_refused:
+            return
+        self.unread.append(data)
+        self.advance()
+
+    def advance(self) -> None:
+        """Read the next requests, until one has to wait for its response; called after each
+        event that a request may have waited for."""
+        if self.transport.is_closing():
+            return
+        pause_at = thread_time() + MAX_PIPELINE_TIME if self.unread else 0.0
+        while self.unread and not self.busy:
+            self._read()
+            if thread_time() > pause_at:
+                break
+        if not self._count() and self._incomplete_bytes():
+            self.give_way()
+        self._control_reading()
+        if self.unread and not self.busy:
+            self.loop.call_soon(self.advance)
+        if self.unread or self.exchange is not None or self.reader.phase is Phase.DISCARDING:
+            return
+        if self.reader.expects_continue and not self.busy:
             self._continue()
-        if not self._admit() and (self._unread or self.reader.unfinished_bytes):
-            self.limits.receive_budget.refused += 1
-            self.reader.refuse(unavailable("Too many large requests"))
+        if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):
+            self.transport.close()
 
-    def _read_on(self) -> None:
-        data, self._unread = self._unread, b""
-        if not self.transport.is_closing():
-            if not self._is_full() and not self.flow.write_paused:
-                self.flow.resume_reading()
-            self._read(data)
+    def _read(self) -> None:
+        """Read up to the end of a request at most, and respond to that."""
+        if self.unread.is_refused:
+            self.give_way()
+        elif (request := self.unread.feed(self.reader)) is not None:
+            self._accept(request)
 
-    def _admit(self) -> bool:
-        """Have all bytes of requests counted; return whether there may be so many."""
-        return self.limits.receive_budget.admit(self, self._received_bytes())
-
-    def _received_bytes(self) -> int:
-        return self._accepted_bytes + len(self._unread) + self.reader.unfinished_bytes
+    def _control_reading(self) -> None:
+        """Have the transport bring bytes, or not: it does so while a client listens, or is
+        refused, as only then it is noticed that the client leaves."""
+        if self.transport.is_closing():
+            return
+        unread = len(self.unread)
+        is_waiting = self.flow.write_paused and self.deadlines.refused_at is None
+        if is_waiting and self.exchange is not None and self.exchange.is_endless:
+            is_waiting = False
+        if is_waiting or unread > SMALL_BYTES or (unread and not self.busy):
+            self.flow.pause_reading()
+        else:
+            self.flow.resume_reading()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
         """Keep the connection of a client that closed its sending side until its requests have
         responses.
 
-        One that listens is gone: without something to send, that would be noticed only at the
-        next comment.
+        If it listens, its stream ends: without something to send, it would be noticed only at the
+        next comment that the client is gone.
         """
         self.half_closed = True
-        return bool(self.waiting) or (self.exchange is not None and not self.exchange.is_endless)
+        if self.exchange is not None:
+            self.exchange.stop()
+        return self.exchange is not None or bool(self.unread)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Release all that the connection took; requests under way are finished without their
@@ -170,32 +185,42 @@ class Connection(HttpToolsProtocol):
         self.limits.connections.open.discard(self)
         self.limits.send_budget.release(self)
         self.reader.close()
-        self.waiting.clear()
-        self._unread = b""
+        self.unread.clear()
         if self.exchange is not None:
             self._end(self.exchange)
-        self._accepted_bytes = 0
-        self.limits.receive_budget.admit(self, 0)
+        self._count()
         self.flow.resume_writing()
+
+    # The receive budget.
+
+    def _incomplete_bytes(self) -> int:
+        """Return how many bytes belong to no complete request, or to none that has begun."""
+        return len(self.unread) + self.reader.unfinished_bytes
+
+    def _count(self) -> bool:
+        """Count the bytes of all requests without a response; return whether there is room."""
+        incomplete = self._incomplete_bytes()
+        size = incomplete + (self.exchange.request.size if self.exchange else 0)
+        return self.limits.receive_budget.hold(self, size, may_give_way=incomplete > 0)
+
+    def give_way(self) -> None:
+        """Refuse the request that is incomplete, or the next one, once it is its turn."""
+        if self.exchange is not None:
+            self.unread.shrink()
+        else:
+            self.limits.receive_budget.refused += 1
+            self.unread.refuse(self.reader, _NO_ROOM)
+        self._count()
 
     # Requests, in their order.
 
     def _accept(self, request: Request) -> None:
-        # One read may bring thousands of requests, each of which takes more memory than its bytes
-        # did.
-        self._accepted_bytes += request.size
-        if not self._admit():
-            self._accepted_bytes -= request.size
-            self.limits.receive_budget.refused += 1
-            self.reader.refuse(unavailable("Too many requests are waiting"), request)
-        elif self.busy or thread_time() > self._pause_at:
-            if not self.busy:
-                self.loop.call_soon(self.advance)
-            self.waiting.append(request)
-            if self._is_full():
-                self.flow.pause_reading()
-        else:
+        if self.limits.receive_budget.hold(self, request.size, may_give_way=True):
             self._begin(request)
+        else:
+            self.limits.receive_budget.refused += 1
+            self.reader.discard()
+            self._refuse(_NO_ROOM, request)
 
     def _begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
@@ -207,12 +232,12 @@ class Connection(HttpToolsProtocol):
                 b"",
                 b"",
             )  # what is read later may be older than the cache's token
-            self._admit()
+            self._count()
             response.future.add_done_callback(partial(self._send_deferred, exchange, response))
         else:
             exchange.send(response)
             if not exchange.over:  # a stream
-                self._admit()
+                self._count()
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.over:
@@ -228,8 +253,8 @@ class Connection(HttpToolsProtocol):
             return True
         return (
             (self.draining or self.half_closed)
-            and not self.waiting
             and self.reader.phase is Phase.IDLE
+            and not self.unread.has_request()
         )
 
     def finish(self, exchange: Exchange, *, close: bool) -> None:
@@ -238,7 +263,7 @@ class Connection(HttpToolsProtocol):
         if exchange.request.refusal:
             self._discard()
         elif close:
-            self.waiting.clear()
+            self.unread.clear()
             self.reader.discard()
             self.transport.close()
 
@@ -246,70 +271,42 @@ class Connection(HttpToolsProtocol):
         """Abort a response that cannot be completed, so that the client cannot take it for
         complete."""
         self._end(exchange)
-        self.waiting.clear()
+        self.unread.clear()
         self.transport.abort()
 
     def _end(self, exchange: Exchange) -> None:
         self.exchange = None
-        self._accepted_bytes -= exchange.request.size
         self.responses_sent += 1
         exchange.end()
-
-    def advance(self) -> None:
-        """Begin waiting requests until one of them has to wait for its response; if none is
-        left, read on."""
-        pause_at = thread_time() + MAX_PIPELINE_TIME if self.waiting else 0.0
-        while self.waiting and self.exchange is None and not self.flow.write_paused:
-            self._begin(self.waiting.popleft())
-            if self.waiting and thread_time() > pause_at:
-                self.loop.call_soon(self.advance)
-                return
-        self._admit()
-        if self.exchange is not None or self.waiting or self.reader.phase is Phase.DISCARDING:
-            return
-        if self.flow.read_paused and not self.flow.write_paused and not self._unread:
-            self.flow.resume_reading()
-        if self.reader.expects_continue:
-            self._continue()
-        if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):
-            self.transport.close()
-
-    def _is_full(self) -> bool:
-        # Not while nothing waits, though a body that is not whole may be that large: nobody would
-        # read on.
-        return bool(self.waiting) and (
-            len(self.waiting) >= MAX_PIPELINED or self._received_bytes() >= MAX_BODY_BYTES
-        )
 
     def _continue(self) -> None:
         self.reader.expects_continue = False
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _refuse(self, response: Response, request: Request) -> None:
-        """Queue the refusal of what was read of a request, the connection's last response."""
-        self._unread = b""
+        """Send the refusal of what was read of a request, the connection's last response."""
+        self.unread.clear()
+        if self.exchange is not None:  # a bug in the middle of a response
+            self.break_off(self.exchange)
+            return
         headers = response.headers + self.runtime.application.fields(request.headers)
         method, target, size = request.method, request.target, size_of(request.target, ())
         refusal = replace(response, headers=headers)
         refused = Request(
             method, target, (), request.version, False, size=size, refusal=refusal, id=request.id
         )
-        self._accepted_bytes += size
-        if self.busy:
-            self.waiting.append(refused)
-        else:
-            self._begin(refused)
-        self._admit()
+        self._begin(refused)
+        self._count()
 
     def _discard(self) -> None:
         # Closing now would reset the connection while the client still sends, and the reset can
         # overtake the response. So the connection reads and drops what arrives for a while.
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        self.deadlines.refused_at = self.loop.time()
+        self._control_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.deadlines.refused_at = self.loop.time()
 
     # Writing.
 
@@ -341,16 +338,13 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Stop reading requests from a client that does not read its responses."""
         super().pause_writing()
-        self.flow.pause_reading()
+        self._control_reading()
 
     def resume_writing(self) -> None:
         """Continue: the kernel has taken all unsent bytes but 256 at most."""
         super().resume_writing()
         self.limits.send_budget.release(self)
-        if self.reader.phase is not Phase.DISCARDING or self.waiting:
-            self.advance()
-        else:
-            self.flow.resume_reading()
+        self.advance()
 
     # Timeouts and shutdown.
 

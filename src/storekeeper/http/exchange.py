@@ -17,6 +17,7 @@ from storekeeper.http.response import (
     unavailable,
 )
 from storekeeper.http.runtime import Runtime, Served
+from storekeeper.http.unread import Unread
 from storekeeper.log.events import Event, emit
 
 
@@ -28,6 +29,8 @@ class _Connection(Protocol):
     server_state: Any
     flow: Any
     draining: bool
+    half_closed: bool
+    unread: Unread
     client: tuple[str, int] | None
 
     def write(self, *parts: bytes) -> int: ...
@@ -90,6 +93,8 @@ class Exchange:
             start = encode_start(response.status, connection.server_state.default_headers)
             rest = encode_rest(response, fields, head_only=head_only, close=close, chunked=chunked)
             self._stop = response.stop
+            if self.is_endless and (connection.half_closed or connection.unread.has_request()):
+                self.stop()
             if response.stream is not None and not head_only:
                 connection.spawn(self._stream(response, start + rest, close=close, chunked=chunked))
                 return

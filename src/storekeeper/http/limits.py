@@ -67,6 +67,7 @@ class _Member(Protocol):
     responses_sent: int
 
     def is_idle(self) -> bool: ...
+    def give_way(self) -> None: ...
     def sweep(self, now: float) -> None: ...
 
 
@@ -196,19 +197,43 @@ class SendBudget:
 
 class ReceiveBudget:
     """Counts the bytes of requests that are incomplete, waiting or without a response, in
-    `size`."""
+    `size`.
+
+    Where there is no room, the requests that have been incomplete for longest give way: so a
+    client that only holds what it began keeps no other one out.
+    """
 
     def __init__(self) -> None:
         self.size = self.refused = 0
-        self._admitted: dict[_Member, int] = {}
+        self._held: dict[_Member, int] = {}
+        self._may_give_way: dict[_Member, None] = {}
+        """The connections with large incomplete requests, those of the oldest first."""
 
-    def admit(self, connection: _Member, size: int) -> bool:
-        """Count `size` bytes for a connection, instead of those before; return whether it may
-        have them."""
-        self.size += size - self._admitted.pop(connection, 0)
+    def hold(self, connection: _Member, size: int, *, may_give_way: bool) -> bool:
+        """Count `size` bytes for a connection, instead of those before; return whether there is
+        room.
+
+        `may_give_way` says whether its request may still be refused.
+        """
+        before = self._held.pop(connection, 0)
+        self.size += size - before
         if size:
-            self._admitted[connection] = size
-        return self.size <= MAX_RECEIVED_BYTES + (RESERVED_BYTES if size <= SMALL_BYTES else 0)
+            self._held[connection] = size
+        if may_give_way and size > SMALL_BYTES:
+            self._may_give_way.setdefault(connection)
+        else:
+            self._may_give_way.pop(connection, None)
+        limit = MAX_RECEIVED_BYTES + (RESERVED_BYTES if size <= SMALL_BYTES else 0)
+        if size > before:
+            self._make_room(connection, limit)
+        return self.size <= limit
+
+    def _make_room(self, connection: _Member, limit: int) -> None:
+        while self.size > limit:
+            oldest = next(iter(self._may_give_way), connection)
+            if oldest is connection:
+                return
+            oldest.give_way()
 
 
 class Limits:

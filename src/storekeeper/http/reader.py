@@ -38,21 +38,19 @@ _EMPTY_LINES = re.compile(rb"[\r\n]+")
 class RequestReader:
     """The reading half of a connection, over llhttp.
 
-    `accept` is called with each complete request; `refuse`, at most once, with a response and
-    what was read of its request. `clock` is called when a request begins. `early_refusal` is
-    called with a request that may have a large body, before that is read; it returns the refusal
-    if the head alone decides, else None. `body_limit` returns the limits of a target's route.
+    `refuse` is called at most once, with a response and what was read of its request. `clock` is
+    called when a request begins. `early_refusal` is called with a request that may have a large
+    body, before that is read; it returns the refusal if the head alone decides, else None.
+    `body_limit` returns the limits of a target's route.
     """
 
     def __init__(
         self,
-        accept: Callable[[Request], None],
         refuse: Callable[[Response, Request], None],
         clock: Callable[[], float],
         early_refusal: Callable[[Request], Response | None] = lambda _: None,
         body_limit: Callable[[bytes], BodyLimit] = lambda _: BodyLimit(),
     ) -> None:
-        self._accept = accept
         self._refuse = refuse
         self._clock = clock
         self._early_refusal = early_refusal
@@ -62,6 +60,8 @@ class RequestReader:
             lenient_version=True
         )  # `request.check` refuses what is not served
         self.phase = Phase.IDLE
+        self._complete: Request | None = None
+        """The request that the bytes which are fed have just completed."""
         self.began = clock()
         """When the current or latest request began, by `clock`."""
         self.heard = self.began
@@ -110,15 +110,18 @@ class RequestReader:
             return f"Nothing of the request came for {timeout:g} seconds"
         return ""
 
-    def feed(self, data: bytes) -> bytes:
-        """Parse bytes from the client: a body or chunk as it comes, all else line by line.
+    def feed(self, data: bytes, start: int = 0) -> tuple[int, Request | None]:
+        """Parse bytes from the client from `start` on: a body or chunk as it comes, all else line
+        by line.
 
-        So each limit applies at the same byte, however the network cuts them. Return those
-        beyond MAX_FED_BYTES.
+        So each limit applies at the same byte, however the network cuts them. Return where the
+        unread bytes begin, and the request that ends there, if one does: nothing behind it is
+        read. Of a long one at most about MAX_FED_BYTES are read.
         """
-        start = 0
+        end = min(len(data), start + MAX_FED_BYTES)
+        self._complete = None
         try:
-            while start < min(len(data), MAX_FED_BYTES) and self.phase is not Phase.DISCARDING:
+            while start < end and not self._complete and self.phase is not Phase.DISCARDING:
                 start = self._take(data, start)
         except httptools.HttpParserCallbackError as error:
             emit(Event.BUG, error=error)
@@ -127,7 +130,8 @@ class RequestReader:
             pass  # behind a CONNECT, which was refused
         except httptools.HttpParserError as error:
             self.refuse(request_head.malformed(error, self._line))
-        return b"" if self.phase is Phase.DISCARDING else data[start:]
+        request, self._complete = self._complete, None
+        return len(data) if self.phase is Phase.DISCARDING else start, request
 
     def _take(self, data: bytes, start: int) -> int:
         """Parse the next piece of `data`, up to the end of a line at most; return where it ends."""
@@ -203,18 +207,13 @@ class RequestReader:
         if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
             self.refuse(request_head.TOO_MANY_HEADERS)
 
-    def refuse(self, response: Response, request: Request | None = None) -> None:
-        """Refuse the request that is being read, or `request`, which was just accepted; read
-        nothing more."""
+    def refuse(self, response: Response) -> None:
+        """Refuse the request that is being read; read nothing more."""
         if self.phase is not Phase.DISCARDING:
             method = (
                 self._parser.get_method().decode() if self._url else "HEAD" if self._is_head else ""
             )
-            read = (
-                request
-                or self._request
-                or identify(Request(method, self._url, self._headers, "", False))
-            )
+            read = self._request or identify(Request(method, self._url, self._headers, "", False))
             self.discard()
             self._refuse(response, read)
 
@@ -227,7 +226,7 @@ class RequestReader:
         """Drop all further bytes, and the references to the parser and the connection, which
         refer to this reader."""
         self.discard()
-        del self._parser, self._accept, self._refuse
+        del self._parser, self._refuse
 
     # Called by the parser.
 
@@ -306,7 +305,7 @@ class RequestReader:
         self._extra_bytes -= min(len(size) + 2, _MAX_SIZE_LINE) + (2 if self._expected else 0)
 
     def on_message_complete(self) -> None:
-        """Pass the complete request on."""
+        """Keep the complete request for `feed`."""
         request = self._request
         if self.phase is not Phase.BODY or request is None:
             return
@@ -314,6 +313,6 @@ class RequestReader:
         request.size += len(request.body)
         self._forget()
         self.phase = Phase.IDLE
-        self._accept(request)
-        if not request.keep_alive and self.phase is Phase.IDLE:
+        self._complete = request
+        if not request.keep_alive:
             self.phase = Phase.DISCARDING

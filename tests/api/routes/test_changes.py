@@ -18,7 +18,7 @@ from tests.harness.databases import Database
 from tests.harness.events import Listener, Message
 from tests.harness.in_process import inside
 from tests.harness.process import Running, assert_nothing_logged, serving
-from tests.harness.wire import assert_error, assert_invalid, request
+from tests.harness.wire import assert_error, assert_invalid, dial, request
 
 EVENTS = {"accept": "text/event-stream"}
 
@@ -332,15 +332,14 @@ def test_who_names_server_sent_events_gets_them(service: Running) -> None:
             assert ("transfer-encoding" in response.headers) == (accept in STREAMS)
 
 
-def test_a_request_behind_a_stream_waits_for_its_end(service: Running) -> None:
-    asked = request("GET", "/api/changes", None, "Accept: text/event-stream")
-    with service.socket() as client:
-        client.sendall(asked + asked + request("GET", "/test"))
-        received = client.recv(65536)
-        write(service, "pipelined")
-        while b"pipelined" not in received:
-            received += client.recv(65536)
-    assert received.count(b"HTTP/1.1 200") == 1
+def test_a_request_behind_a_stream_ends_it_and_gets_its_response(service: Running) -> None:
+    asked = request("GET", "/api/changes?after=now", None, "Accept: text/event-stream")
+    with dial(service) as wire:
+        wire.send(asked + asked + request("GET", "/test"))
+        first, second, test = (wire.response() for _ in range(3))
+    assert first.body == second.body
+    assert first.body.startswith(b"retry: 2000\nid: ")
+    assert test.body == b"OK"
     assert_nothing_logged(service)
 
 

@@ -266,7 +266,7 @@ async def test_a_body_over_the_limit_is_refused_by_its_length_and_in_chunks(tmp_
         connection.data_received(begun + b"\r\n\r\n")
         for _ in range(64):
             connection.data_received(chunk)
-            await until(lambda: not connection._unread)
+            await until(lambda: not connection.unread)
         assert line.sent == b""
         connection.data_received(b"1\r\nx\r\n")
         await settled(connection)

@@ -23,6 +23,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.storage import databases
 from storekeeper.storage.collection import State
 from tests.harness.asgi import scope_of
+from tests.harness.client import locked
 from tests.harness.collection import numbered
 from tests.harness.in_process import (
     Inside,
@@ -35,7 +36,7 @@ from tests.harness.in_process import (
     until,
 )
 from tests.harness.tokens import add_token, now
-from tests.harness.wire import assert_error, request
+from tests.harness.wire import assert_error, create, request
 
 LISTEN = "Accept: text/event-stream"
 
@@ -344,16 +345,64 @@ async def test_at_most_so_many_listen_and_the_next_is_503(tmp_path: Path) -> Non
         assert statuses(two) == [200]
 
 
-async def test_a_listener_that_closes_its_connection_is_gone_at_once(tmp_path: Path) -> None:
+async def test_a_listener_that_closes_its_side_is_gone_at_once(tmp_path: Path) -> None:
+    """Also if it reads nothing."""
     async with inside(tmp_path) as service:
-        connection, line = listen(service)
+        reads, line = listen(service)
+        stuck, _ = listen(service)
+        await until(lambda: len(feed_of(service).listeners) == 2)
         await until(lambda: b"retry" in line.sent)
-        assert not connection.eof_received(), "else the transport would stay open"
+        stuck.pause_writing()
+        for connection in (reads, stuck):
+            assert connection.transport.reading, "else its end would not be seen"  # type: ignore[attr-defined]  # a Line
+            connection.eof_received()
+        assert not feed_of(service).listeners
+        await until(line.is_closing)
+        assert line.sent.endswith(b"0\r\n\r\n")
+
+
+async def test_a_listener_that_left_before_its_stream_began_takes_no_place(tmp_path: Path) -> None:
+    """It closed its sending side while its request waited for the response before it."""
+    async with inside(tmp_path) as service:
         connection, line = service.connect()
-        connection.data_received(request("GET", "/api/changes"))
-        assert connection.eof_received()
-        await settled(connection)
-        assert statuses(line) == [200]
+        with locked(tmp_path):
+            connection.data_received(create("First"))
+            connection.data_received(request("GET", "/api/changes", None, LISTEN))
+            connection.eof_received()
+        await until(line.is_closing)
+        assert statuses(line) == [200, 200]
+        assert not feed_of(service).listeners
+
+
+BEHIND = {
+    "another byte": b"G",
+    "another request": request("GET", "/test"),
+    "another stream": request("GET", "/api/changes?after=now", None, LISTEN),
+    "no HTTP": b"\0",
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["while it runs", "in one read"])
+@pytest.mark.parametrize("behind", BEHIND)
+async def test_a_stream_ends_whole_when_its_client_begins_another_request(
+    tmp_path: Path, behind: str, at_once: bool
+) -> None:
+    asked = request("GET", "/api/changes?after=now", None, LISTEN)
+    async with inside(tmp_path) as service:
+        await write(service)
+        connection, line = service.connect()
+        if at_once:
+            connection.data_received(asked + b"\r\n" + BEHIND[behind])
+        else:
+            connection.data_received(asked)
+            await until(lambda: b"retry" in line.sent)
+            connection.data_received(b"\r\n")
+            assert len(feed_of(service).listeners) == 1, "an empty line begins nothing"
+            connection.data_received(BEHIND[behind])
+        await until(lambda: b"\r\n0\r\n\r\n" in line.sent)
+        await until(lambda: len(feed_of(service).listeners) == (behind == "another stream"))
+        expected = {"another byte": [200], "no HTTP": [200, 400]}.get(behind, [200, 200])
+        await until(lambda: statuses(line) == expected)
 
 
 async def test_head_listens_to_nothing(tmp_path: Path) -> None:
