@@ -1,9 +1,8 @@
-"""Compares two checkouts of this project: ab.py OLD NEW; processor time for each request, in
-alternating pairs.
+"""Compares two checkouts by processor time per request, in alternating pairs: ab.py OLD NEW.
 
-Each run is a fresh server on a fresh file, alone on its core, with this Python's packages and
-the checkout's source. Processor time is user and system time of the server with all its threads,
-which the machine's noise hardly moves.
+Each run is a fresh server on a fresh file, on a core of its own, with this Python's packages and
+the checkout's source. Processor time is the user and system time of the server with all its
+threads; noise on the machine hardly affects it.
 """
 
 import argparse
@@ -21,8 +20,8 @@ from bench.systems import call
 
 
 def measure(checkout: Path, case: Case, requests: int, stores: int) -> tuple[float, float]:
-    """Return processor microseconds for each of at least so many requests, and requests per
-    second."""
+    """Return processor microseconds per request and requests per second, from at least
+    `requests` requests."""
     with tempfile.TemporaryDirectory(prefix="storekeeper-ab-") as folder:
         port, rows = free_port(), Path(folder) / "rows.csv"
         command = (sys.executable, "-m", "storekeeper")
@@ -42,26 +41,28 @@ def measure(checkout: Path, case: Case, requests: int, stores: int) -> tuple[flo
 
 def compare(old: Path, new: Path, case: Case, given: argparse.Namespace) -> None:
     """Print a line for each pair, and the medians."""
-    rows = []
+    found: dict[Path, list[tuple[float, float]]] = {old: [], new: []}
     for number in range(given.pairs):
         order = (old, new) if number % 2 == 0 else (new, old)
-        found = {
-            checkout: measure(checkout, case, given.requests, given.stores) for checkout in order
-        }
-        rows.append((found[old], found[new]))
-        (before, rate_before), (after, rate_after) = rows[-1]
-        print(
-            f"{case.name} {number + 1}: {before:.2f} -> {after:.2f} us, {rate_before:.0f} -> {rate_after:.0f} /s",
-            flush=True,
-        )
-    before, after = (statistics.median(row[side][0] for row in rows) for side in (0, 1))
-    rates = [statistics.median(row[side][1] for row in rows) for side in (0, 1)]
-    ratio = statistics.median(row[1][0] / row[0][0] for row in rows)
-    change = f"{before:.2f} -> {after:.2f} us ({after - before:+.2f}), ratio {ratio:.3f}"
-    print(
-        f"{case.name}: median of {given.pairs} pairs {change}; {rates[0]:.0f} -> {rates[1]:.0f} /s",
-        flush=True,
-    )
+        for checkout in order:
+            found[checkout].append(measure(checkout, case, given.requests, given.stores))
+        (before, rate_before), (after, rate_after) = found[old][-1], found[new][-1]
+        times = f"{before:.2f} -> {after:.2f} us"
+        rates = f"{rate_before:.0f} -> {rate_after:.0f} /s"
+        print(f"{case.name} {number + 1}: {times}, {rates}", flush=True)
+    before, rate_before = medians(found[old])
+    after, rate_after = medians(found[new])
+    pairs = zip(found[old], found[new], strict=True)
+    ratio = statistics.median(later[0] / earlier[0] for earlier, later in pairs)
+    times = f"{before:.2f} -> {after:.2f} us ({after - before:+.2f}), ratio {ratio:.3f}"
+    rates = f"{rate_before:.0f} -> {rate_after:.0f} /s"
+    print(f"{case.name}: median of {given.pairs} pairs {times}; {rates}", flush=True)
+
+
+def medians(runs: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the median of the processor times, and that of the rates."""
+    times, rates = zip(*runs, strict=True)
+    return statistics.median(times), statistics.median(rates)
 
 
 def main() -> None:

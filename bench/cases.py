@@ -1,4 +1,4 @@
-"""What is measured, on which systems, and the goals; imports nothing."""
+"""What is measured, on which systems, and the goals."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ KEYS = ("storekeeper-keys", OURS, "storekeeper-many-keys")
 class Case:
     """One row of the tables: the first system's rate should be `goal` times the second's.
 
-    The other systems are for reference. `load` are words for `wrk/requests.lua`; without any,
-    wrk sends the same bytes again and again.
+    The other systems are for reference. `load` has the arguments of `wrk/requests.lua`; if it is
+    empty, wrk sends the same bytes again and again.
     """
 
     name: str
@@ -23,8 +23,8 @@ class Case:
     load: tuple[str, ...] = ()
     goal: float = 0.0
     most_more: float = 0.0
-    """Microseconds of processor time by which the first may exceed the second, where that is the
-    goal instead."""
+    """How many more microseconds of processor time the first system may take than the second, if
+    that is the goal instead."""
     path: str = "/api/stores/7"
     connections: int = 64
 
@@ -37,8 +37,8 @@ CASES = (
     Case("mix-95", "95 % GET, 5 % PUT, random stores", PAIR, ("by=id", "put=5"), 1.9),
     Case("mix-50", "50 % GET, 50 % PUT, random stores", ALL, ("by=id", "put=50"), 3.0),
     Case("post", "POST", ALL, ("post=100",), 8.0),
-    # Names from all over the alphabet: each is a page of its own in an index, and so in the log
-    # before the response.
+    # Names from all over the alphabet: each one changes a different page of an index, which must
+    # be in the log before the response.
     Case("post-scattered", "POST, names in no order", PAIR, ("post=100", "scattered=1"), 8.0),
     Case(
         "get-one", "GET one store, the same bytes", (OURS, "nginx", PEER, MEMORY, "hapi"), goal=0.6

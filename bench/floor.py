@@ -1,13 +1,12 @@
-"""The least that a Python server does with Storekeeper's file: floor.py DATABASE_FILE PORT; no
-peer, for no use.
+"""The bare minimum that a Python server does with Storekeeper's file: floor.py DATABASE_FILE PORT.
 
-It shows how fast the parts are that Storekeeper is built of: uvloop, apsw, msgspec, and a thread
-that commits. It keeps the file whole: a write is a row of `changes`, a version, a text to search
-and an entry in the index of names, on the disk before its response. llhttp reads the requests,
-as every server has to, and their fields become a list that nobody looks at. All else is left
-out: nothing is checked, %20 is the only escape; there are no limits, timeouts, errors (what
-fails gets no response), conditions, keys, tokens, events, other processes, and no cache: each
-GET is a SELECT.
+It is a reference point, not a peer: it shows how fast the parts of Storekeeper are, which are
+uvloop, apsw, msgspec, and a thread that commits. The file stays valid: a write is a row of
+`changes`, a version, a search text and an entry in the index of names, on the disk before its
+response. llhttp parses the requests, as in every server, and their fields go into a list that is
+never read. Everything else is left out: nothing is checked, and %20 is the only escape. There are
+no limits, timeouts, errors (a failed request gets no response), conditions, keys, tokens, events
+or other processes, and no cache: each GET is a SELECT.
 """
 
 import asyncio
@@ -31,12 +30,13 @@ from storekeeper.storage.sqlite import connections
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 
 HEAD = (
-    b"HTTP/1.1 200 OK\r\ndate: %b\r\ncontent-type: application/json; charset=utf-8\r\ncache-control: no-cache\r\n"
+    b"HTTP/1.1 200 OK\r\ndate: %b\r\n"
+    b"content-type: application/json; charset=utf-8\r\ncache-control: no-cache\r\n"
     b'etag: "%%d.%b"\r\ncontent-length: %%d\r\n\r\n%%b'
 )
 TEST = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK"
 LOG_PAGES = 4000
-"""Pages of the log from which on it is copied into the file, as Storekeeper has it."""
+"""The log is copied into the file once it has this many pages, as Storekeeper does."""
 GET = "SELECT id, name, address, version FROM stores WHERE id = ?"
 NAMED = "SELECT id, name, address FROM stores WHERE name = ?"
 LATEST = (
@@ -61,12 +61,12 @@ class Store(msgspec.Struct):
 
 
 Write = tuple[asyncio.WriteTransport, int, Payload]
-"""Who waits for its response, the store (0: a new one), and what it becomes."""
+"""The client that waits for its response, the store (0: a new one), and its new content."""
 encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(Payload).decode
 
 
 class Responder:
-    """Responds; the date of the heads is renewed every second."""
+    """Sends responses; the date in their heads is updated every second."""
 
     def __init__(self, epoch: str) -> None:
         self.epoch = epoch.encode()
@@ -112,7 +112,7 @@ class Writer(threading.Thread):
                 self.execute(REPLACED, (self.version, id, new.name, new.address, now, self.count))
                 self.execute(REPLACE, (id, new.name, new.address, searched, self.version))
             else:
-                id = self.count = self.count + 1  # noqa: PLW2901 - it had none
+                id = self.count = self.count + 1  # noqa: PLW2901 - a new store has no id
                 self.execute(CREATED, (self.version, id, new.name, new.address, now))
                 self.execute(CREATE, (id, new.name, new.address, searched, self.version))
             ids.append(id)
@@ -127,12 +127,13 @@ class Writer(threading.Thread):
 
 
 class Floor(Responder):
-    """The event loop's half: reads in one transaction until something was written; gathers
-    writes behind a batch."""
+    """The half on the event loop: reads in one transaction until there is a write, and gathers
+    writes while a batch is being committed."""
 
     def __init__(self, path: Path) -> None:
         reader = connections.connect(path, reader=True)
-        reader.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else it is planned anew for each name
+        # Without this, the query is planned again for each name.
+        reader.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self.read, self.transaction = reader.cursor().execute, reader.cursor()
         self.writer = Writer(path, self.settle)
         self.gathered: list[Write] = []
@@ -141,12 +142,10 @@ class Floor(Responder):
         self.begin()
 
     def begin(self) -> None:
-        """See what is committed, in a transaction that this unfinished statement keeps open."""
+        """Begin to read what is committed; the unfinished statement keeps the transaction open."""
         next(self.transaction.execute("SELECT 1 FROM collection UNION ALL SELECT 2"))
-        if (
-            self.writer.log_pages >= LOG_PAGES
-        ):  # an open transaction would keep the log from beginning anew
-            self.transaction.fetchall()
+        if self.writer.log_pages >= LOG_PAGES:
+            self.transaction.fetchall()  # an open transaction would keep the log from restarting
 
     def submit(self, *write: *Write) -> None:
         if not self.gathered:
@@ -161,9 +160,9 @@ class Floor(Responder):
 
     def settle(self, batch: list[Write], ids: list[int], last: int) -> None:
         self.begin()
-        for version, ((transport, _, new), id) in enumerate(
-            zip(batch, ids, strict=True), last - len(batch) + 1
-        ):
+        version = last - len(batch)
+        for (transport, _, new), id in zip(batch, ids, strict=True):
+            version += 1
             self.respond(transport, version, Store(id, new.name, new.address))
         self.writing = False
         self.writer.loop.call_soon(self.hand_over)
@@ -173,17 +172,15 @@ class Connection(asyncio.Protocol):
     transport: asyncio.WriteTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(
-            "asyncio.WriteTransport", transport
-        )  # uvloop's are none by their class
+        # The classes of uvloop do not derive from it.
+        self.transport = cast("asyncio.WriteTransport", transport)
 
 
 class Request:
-    """What llhttp tells of the request that is being read; `carry_out` is called once it is
-    whole."""
+    """The request that llhttp is parsing; `execute` is called once it is complete."""
 
-    def __init__(self, carry_out: Callable[[bytes, bytes], None]) -> None:
-        self.carry_out = carry_out
+    def __init__(self, execute: Callable[[bytes, bytes], None]) -> None:
+        self.execute = execute
         self.parser = httptools.HttpRequestParser(self)
         self.feed = self.parser.feed_data
         self.fields: list[tuple[bytes, bytes]] = []
@@ -201,15 +198,16 @@ class Request:
     def on_message_complete(self) -> None:
         target, body = self.target, self.body
         self.fields, self.body = [], b""
-        self.carry_out(target, body)
+        self.execute(target, body)
 
 
 class Client(Connection):
     def __init__(self, floor: Floor) -> None:
         self.floor = floor
-        self.data_received = Request(self.carry_out).feed  # type: ignore[method-assign]  # one call less
+        # Calling `feed` directly saves one call.
+        self.data_received = Request(self.execute).feed  # type: ignore[method-assign]
 
-    def carry_out(self, target: bytes, body: bytes) -> None:
+    def execute(self, target: bytes, body: bytes) -> None:
         floor = self.floor
         if body:
             floor.submit(self.transport, int(target[12:] or 0), decode(body))

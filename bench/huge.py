@@ -1,7 +1,6 @@
-"""`make huge`: the same work on 1,000,000 and 10,000,000 stores, into docs/evidence; imports
-cases to systems.
+"""`make huge`: the same work on 1,000,000 and 10,000,000 stores, into docs/evidence.
 
-A size as an argument takes the place of 10,000,000.
+The first argument, if there is one, replaces the 10,000,000.
 """
 
 import os
@@ -35,33 +34,32 @@ def main() -> int:
     for count in (SMALL, LARGE):
         with tempfile.TemporaryDirectory(dir=DATA) as folder:
             columns.append(measure(count, Path(folder)))
-    machine = ", ".join(
-        f"{what} {value}"
-        for what, value in describe(DATA).items()
-        if what in ("processor", "cores")
-    )
-    lines = [f"| stores | {SMALL:,} | {LARGE:,} |", "|---|---:|---:|"]
-    lines += [f"| {what} | {columns[0][what]} | {columns[1][what]} |" for what in columns[0]]
-    small, large = (
-        float(column[RANDOM].partition(" /s")[0].replace(",", "")) for column in columns
-    )
-    verdict = f"Random id: {large / small:.2f} of the rate among {SMALL:,} (goal ≥ {GOAL}) {'✗✓'[large / small >= GOAL]}"
-    text = "\n".join(
-        [
-            *lines,
-            "",
-            verdict,
-            "",
-            f"{time.strftime('%Y-%m-%d')}, {SECONDS} s for each rate; {machine}.",
-        ]
-    )
-    report.replace(report.PAGE, text.splitlines(), BEGIN, END)
-    sys.stdout.write(f"{text}\n")
+    found = lines(*columns)
+    report.replace(report.PAGE, found, BEGIN, END)
+    sys.stdout.write("\n".join(found) + "\n")
     return 0
 
 
+def lines(small: Column, large: Column) -> list[str]:
+    """Return the table, the verdict on the goal, and the machine."""
+    found = [f"| stores | {SMALL:,} | {LARGE:,} |", "|---|---:|---:|"]
+    found += [f"| {what} | {small[what]} | {large[what]} |" for what in small]
+    ratio = rate_of(large) / rate_of(small)
+    sign = "✓" if ratio >= GOAL else "✗"
+    found += ["", f"Random id: {ratio:.2f} of the rate among {SMALL:,} (goal ≥ {GOAL}) {sign}", ""]
+    described = describe(DATA)
+    machine = f"processor {described['processor']}, cores {described['cores']}"
+    found.append(f"{time.strftime('%Y-%m-%d')}, {SECONDS} s for each rate; {machine}.")
+    return found
+
+
+def rate_of(column: Column) -> float:
+    """Return the rate of random reads."""
+    return float(column[RANDOM].partition(" /s")[0].replace(",", ""))
+
+
 def measure(count: int, folder: Path) -> Column:
-    """Return every figure of a database with so many stores, by its name in the table."""
+    """Return every figure of a database with `count` stores, by its name in the table."""
     database = folder / "stores.db"
     seeds.write_csv(folder / "rows.csv", count)
     column = {
@@ -76,7 +74,7 @@ def measure(count: int, folder: Path) -> Column:
 
 
 def command(*words: str | Path) -> str:
-    """Run a command of Storekeeper's; return its time and the greatest memory that it took."""
+    """Run a command of Storekeeper; return its time and its peak memory."""
     begin = time.perf_counter()
     process = subprocess.Popen([STOREKEEPER, *words], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -87,7 +85,7 @@ def command(*words: str | Path) -> str:
 
 
 def served(count: int, database: Path, folder: Path) -> Column:
-    """Return what a server of this database does."""
+    """Return the figures of a server of this database."""
     port = free_port()
     words = [
         str(STOREKEEPER),

@@ -1,4 +1,4 @@
-"""Loads a running server with wrk and measures it; imports cases and servers."""
+"""Loads a running server with wrk, and measures it."""
 
 import json
 import resource
@@ -10,12 +10,11 @@ from bench.servers import TIMEOUT, Server, UnavailableError
 
 SCRIPTS = Path(__file__).resolve().parent / "wrk"
 FIELDS = ("User-Agent: bench/1.0", "Accept: application/json", "Accept-Encoding: gzip, deflate")
-"""What clients send beside Host."""
+"""What clients send in addition to Host."""
 ERRORS = ("connect_errors", "read_errors", "write_errors", "timeouts", "refusals")
 WRITES = ("put=", "post=")
 DRAIN_SECONDS = 1
-"""How long wrk waits for the last responses where there are writes: then each 200 has to be one
-change."""
+"""How long wrk waits for the last responses if there are writes; each 200 must be one change."""
 Figures = dict[str, float]
 
 
@@ -25,29 +24,19 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
     Raises:
         UnavailableError: A request failed, or the writes were not one change each.
     """
-    words, drain = case.load, 0
+    words, drain = list(case.load), 0
     if words:
-        words += (*server.load, f"stores={server.stores}", f"skip={server.sent}")
+        words += [*server.load, f"stores={server.stores}", f"skip={server.sent}"]
     if any(word.startswith(WRITES) for word in words):
-        drain, words = DRAIN_SECONDS, (*words, f"seconds={seconds}")
-    options = [
-        "-t",
-        "1",
-        "-c",
-        str(case.connections),
-        "-d",
-        f"{seconds + drain}s",
-        "--timeout",
-        "60s",
-        "--latency",
-    ]
-    options += [word for field in FIELDS for word in ("-H", field)]
-    script = SCRIPTS / ("requests.lua" if words else "report.lua")
-    url = f"http://127.0.0.1:{server.port}{case.path}"
+        words.append(f"seconds={seconds}")
+        drain = DRAIN_SECONDS
+    command = ["wrk", "--latency", "--threads=1", "--timeout=60s"]
+    command += [f"--connections={case.connections}", f"--duration={seconds + drain}s"]
+    command += [f"--header={field}" for field in FIELDS]
+    command.append(f"--script={SCRIPTS / ('requests.lua' if words else 'report.lua')}")
+    command += [f"http://127.0.0.1:{server.port}{case.path}", "--", *words]
     changes, sent = server.changes(), server.sent
-    figures = generate(
-        server, ["wrk", *options, "-s", str(script), url, "--", *words], seconds + drain
-    )
+    figures = generate(server, command, seconds + drain)
     server.sent = max(sent, int(figures["sent"]))
     if drain:
         check_writes(figures, server.sent - sent, changes, server.changes())
@@ -55,7 +44,7 @@ def wrk(server: Server, case: Case, seconds: int) -> Figures:
 
 
 def generate(server: Server, command: list[str], seconds: int) -> Figures:
-    """Run wrk, which prints its figures as JSON; add the server's processor time to them."""
+    """Run wrk, and return the figures that it prints as JSON, with the server's processor time."""
     before, used = busy(), server.processor_seconds()
     done = subprocess.run(
         command, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=seconds + TIMEOUT
@@ -66,15 +55,14 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
         raise UnavailableError(f"wrk failed: {(done.stderr or done.stdout).splitlines()[-1:]}")
     figures: Figures = json.loads(report)
     statuses = figures.pop("statuses", "")
-    kinds = [
+    errors = [
         f"{figures[kind]} {kind.replace('_', ' ')}{statuses}"
         for kind in ERRORS
         if figures.get(kind)
     ]
-    if kinds or not figures["requests"]:
-        raise UnavailableError(
-            f"{figures['requests']} responses within {seconds} s, {', '.join(kinds)}"
-        )
+    if errors or not figures["requests"]:
+        reason = f"{figures['requests']} responses within {seconds} s, {', '.join(errors)}"
+        raise UnavailableError(reason)
     return {
         **figures,
         "rate": figures["requests"] / figures["seconds"],
@@ -84,8 +72,7 @@ def generate(server: Server, command: list[str], seconds: int) -> Figures:
 
 
 def check_writes(figures: Figures, sent: int, before: int | None, after: int | None) -> None:
-    """Raise UnavailableError if a request got no response, or if the writes were not one change
-    each."""
+    """Raise UnavailableError if a request got no response, or if a write was not one change."""
     requests, writes = int(figures["requests"]), int(figures["writes"])
     if requests != sent:
         raise UnavailableError(f"{sent} requests got {requests} responses")
@@ -94,6 +81,6 @@ def check_writes(figures: Figures, sent: int, before: int | None, after: int | N
 
 
 def busy() -> float:
-    """Return the processor seconds of all children that have ended: wrk's share of its core."""
+    """Return the processor seconds of all children that have ended, which is how much wrk used."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,5 +1,4 @@
-"""Describes the machine of a run, so that nobody compares figures of different ones; imports
-nothing."""
+"""Describes the machine of a run, since figures from different machines cannot be compared."""
 
 import os
 import platform

@@ -1,9 +1,8 @@
-"""Proves that the load is what the report says: prove.py [SECONDS for each case, 1]; imports
-cases, load and systems.
+"""Proves that the load is what the report says: prove.py [SECONDS for each case, 1].
 
-wrk sends each case's requests to a server that keeps them. They are then checked, and the writes
-among them are sent once more, one by one, to a Storekeeper with 1,000 stores: each has to be a
-200 and one change.
+wrk sends each case's requests to a server that records them. They are checked, and then the
+writes among them are sent again, one by one, to a Storekeeper with 1,000 stores: each must get a
+200 and be one change.
 """
 
 import contextlib
@@ -34,7 +33,7 @@ FIELDS = {
 
 
 class Recorder(threading.Thread):
-    """Respond 200 on one connection, and keeps each request."""
+    """Responds with 200 on one connection, and keeps each request."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -54,24 +53,25 @@ class Recorder(threading.Thread):
 
 
 class Recorded(Server):
-    """Stand for the recorder where a server is measured."""
+    """The recorder as a server to be measured."""
 
     def processor_seconds(self) -> float:
-        """Return nothing: only the requests matter."""
+        """Return 0: only the requests matter."""
         return 0.0
 
 
 def record(case: Case, stores: int) -> Requests:
-    """Return the requests that wrk sends, in their order."""
+    """Return the requests that wrk sends, in order."""
     recorder = Recorder()
     recorder.start()
-    server = Recorded(None, recorder.port, stores=stores, load=SYSTEMS[case.systems[0]].load)  # type: ignore[arg-type]  # no process
+    words = SYSTEMS[case.systems[0]].load
+    server = Recorded(None, recorder.port, stores=stores, load=words)  # type: ignore[arg-type]
     load.wrk(server, replace(case, connections=1), SECONDS)
     return recorder.requests
 
 
 def check(case: Case, requests: Requests) -> str:
-    """Return what was found; raise AssertionError if the requests are not what the case says."""
+    """Return a summary; raise AssertionError if the requests are not what the case says."""
     assert len(requests) > 1000, "too few requests to tell"
     shares = Counter(request.partition(b" ")[0].decode() for request in requests)
     words = dict(word.split("=") for word in (*case.load, *SYSTEMS[case.systems[0]].load))
@@ -103,7 +103,7 @@ def check_targets(targets: list[bytes]) -> None:
 
 
 def check_one_change_each(case: Case, folder: Path) -> int:
-    """Return how many writes were sent, each of which was a 200 and exactly one change."""
+    """Send writes, each of which must get a 200 and be exactly one change; return how many."""
     requests = record(case, SMALL)[:REPLAYED]
     with SYSTEMS["storekeeper"].serve(SMALL, folder) as server:
         before, succeeded = server.changes(), 0
@@ -121,13 +121,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=DATA) as folder:
         for case in (case for case in CASES if case.load):
             found = check(case, record(case, STORES))
-            writes = any(word.startswith(("put=", "post=")) for word in case.load)
-            changes = (
-                f"; {check_one_change_each(case, Path(folder)):,} writes, each one change"
-                if writes
-                else ""
-            )
-            sys.stdout.write(f"{case.name}: {found}{changes}\n")
+            if any(word.startswith(("put=", "post=")) for word in case.load):
+                writes = check_one_change_each(case, Path(folder))
+                found += f"; {writes:,} writes, each one change"
+            sys.stdout.write(f"{case.name}: {found}\n")
     return 0
 
 

@@ -1,5 +1,4 @@
-"""Turns results into the tables of two pages, with the goals' verdicts; imports cases and
-systems."""
+"""Turns results into the tables of two pages, with the verdicts on the goals."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -20,9 +19,9 @@ KINDS = {
     "floor": ("floor",),
     "nginx": ("nginx",),
 }
-"""The columns of the figures, each with the systems that it is for."""
+"""The columns of the figures, each with its systems."""
 RATES = "{rate:,.0f} ({us:.1f})"
-"""How a rate is written, with the processor time of a request."""
+"""The form of a rate, with the processor time per request."""
 BEGIN, END = "<!-- measured: begin (written by make bench) -->", "<!-- measured: end -->"
 
 
@@ -39,8 +38,7 @@ def middle(rounds: Rounds, system: str, metric: str) -> float:
 
 
 def ratios(rounds: Rounds, system: str, other: str, metric: str = "rate") -> list[float]:
-    """Return the ratio of each round that has both, so that a slow phase of the machine slows
-    both."""
+    """Return the ratio in each round that has both: a slow moment of the machine slows both."""
     return [
         figures[system][metric] / figures[other][metric]
         for figures in rounds
@@ -58,16 +56,15 @@ def goal_cells(case: Case, rounds: Rounds) -> list[str]:
     ours, other = case.systems[:2]
     if case.most_more:
         more = middle(rounds, ours, "us") - middle(rounds, other, "us")
-        return [
-            f"≤ {case.most_more:g} µs more",
-            f"{more:.1f} µs more {'✗✓'[more <= case.most_more]}",
-        ]
+        sign = "✓" if more <= case.most_more else "✗"
+        return [f"≤ {case.most_more:g} µs more", f"{more:.1f} µs more {sign}"]
     ratio = statistics.median(ratios(rounds, ours, other))
-    return [f"≥ {case.goal:g}", f"{ratio:.2f} {'✗✓'[ratio >= case.goal]}"]
+    sign = "✓" if ratio >= case.goal else "✗"
+    return [f"≥ {case.goal:g}", f"{ratio:.2f} {sign}"]
 
 
 def goal_lines(results: Outcome) -> Iterator[str]:
-    """Yield a line for each case in which both were measured."""
+    """Yield a line for each case for which both systems were measured."""
     yield "| case | peer | goal | reached | rounds | processor time |"
     yield "|---|---|---:|---:|---:|---:|"
     for case, rounds in measured(results):
@@ -85,59 +82,59 @@ def measured(results: Outcome) -> Iterator[tuple[Case, Rounds]]:
 
 
 def figure_lines(results: Outcome, form: str) -> Iterator[str]:
-    """Yield a line for each case that compares services; `form` says which figures of each kind
-    of system."""
+    """Yield a line for each case that compares services; `form` has the figures of a system."""
     known = {name for _, rounds in measured(results) for figures in rounds for name in figures}
     kinds = {title: names for title, names in KINDS.items() if known & set(names)}
     yield f"| case | {' | '.join(kinds)} |"
     yield f"|---|{'---:|' * len(kinds)}"
     for case, rounds in measured(results):
         if not case.most_more:
-            yield f"| {case.title} | {' | '.join(figures_text(rounds, names, form) for names in kinds.values())} |"
+            cells = [figures_text(rounds, names, form) for names in kinds.values()]
+            yield f"| {case.title} | {' | '.join(cells)} |"
 
 
 def figures_text(rounds: Rounds, names: tuple[str, ...], form: str) -> str:
-    """Return the medians of the one of these systems that was measured, "-" if none was."""
+    """Return the medians of the first of these systems that was measured, or "-"."""
     for name in names:
         if values(rounds, name, "rate"):
-            return form.format(
-                **{metric: middle(rounds, name, metric) for metric in ("rate", "us", "p99")}
-            )
+            medians = {metric: middle(rounds, name, metric) for metric in ("rate", "us", "p99")}
+            return form.format_map(medians)
     return "-"
 
 
 def key_lines(results: Outcome) -> Iterator[str]:
-    """Yield a line that tells what keys cost."""
+    """Yield a line that says what keys cost."""
     for case, rounds in measured(results):
         if case.most_more:
             keyed, plain, many = (
                 figures_text(rounds, (name,), "{us:.1f}") for name in case.systems
             )
-            yield f"\nµs of a POST: {plain} without a key, {keyed} with 100,000 keys there, {many} with 5,000,000."
+            with_keys = f"{keyed} with 100,000 keys there, {many} with 5,000,000"
+            yield f"\nµs of a POST: {plain} without a key, {with_keys}."
 
 
 def readme_lines(results: Outcome) -> Iterator[str]:
-    """Yield the table of README, which has the durable peers alone."""
+    """Yield the table of README, which has only the durable peers."""
     yield "| case | rate, peer = 1 | Storekeeper, per second (µs) | peer, per second (µs) |"
     yield "|---|---:|---:|---:|"
     for case, rounds in measured(results):
         ours, other = case.systems[:2]
         if other in KINDS["durable peer"] and (found := ratios(rounds, ours, other)):
-            cells = [
-                f"{statistics.median(found):.2f}",
-                *(figures_text(rounds, (name,), RATES) for name in (ours, other)),
-            ]
-            yield f"| {case.title} | {' | '.join(cells)} |"
+            ratio = f"{statistics.median(found):.2f}"
+            rates = [figures_text(rounds, (name,), RATES) for name in (ours, other)]
+            yield f"| {case.title} | {ratio} | {' | '.join(rates)} |"
 
 
 def condition_lines(results: Outcome) -> Iterator[str]:
-    """Yield when, how long, where and with what it was measured, and what was left out."""
+    """Yield when, how long, where and with which versions it was measured, and what was left
+    out."""
     for case in CASES:
         for name, reason in results["cases"].get(case.name, {}).get("failures", {}).items():
             yield f"- {case.title}: {SYSTEMS[name].title}: {reason}"
     outcomes = results["cases"].values()
     for what, form in (("date", ""), ("rounds", ""), ("seconds", ""), ("stores", ",")):
-        yield f"- {what}: {', '.join(format(value, form) for value in sorted({each[what] for each in outcomes}))}"
+        texts = [format(value, form) for value in sorted({each[what] for each in outcomes})]
+        yield f"- {what}: {', '.join(texts)}"
     for what, value in results["machine"].items():
         yield f"- {what}: {value}"
     versions = {
@@ -145,11 +142,12 @@ def condition_lines(results: Outcome) -> Iterator[str]:
     }
     yield f"- versions: {version_text(versions)}"
     if full := sorted({name for _, rounds in measured(results) for name in at_the_limit(rounds)}):
-        yield f"- The load generator's core was full with {', '.join(full)}: they may be faster than shown."
+        names = ", ".join(full)
+        yield f"- The load generator's core was full with {names}: they may be faster than shown."
 
 
 def at_the_limit(rounds: Rounds) -> Iterator[str]:
-    """Yield the systems for which wrk's core was nearly full."""
+    """Yield the systems for which wrk used nearly all of its core."""
     for name in {name for figures in rounds for name in figures}:
         if middle(rounds, name, "generator") > 0.97:
             yield name
@@ -173,6 +171,6 @@ def write(results: Outcome) -> None:
 
 
 def replace(page: Path, found: Iterable[str], begin: str = BEGIN, end: str = END) -> None:
-    """Replace what stands between two markers of a page."""
+    """Replace the lines between two markers of a page."""
     before, _, rest = page.read_text().partition(begin)
     page.write_text("\n".join([f"{before}{begin}", *found, f"{end}{rest.partition(end)[2]}"]))

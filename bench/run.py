@@ -1,4 +1,4 @@
-"""`make bench`: measures Storekeeper and its peers in interleaved rounds and writes the tables
+"""`make bench`: measures Storekeeper and its peers in interleaved rounds, and writes the tables
 of two pages."""
 
 import argparse
@@ -17,11 +17,11 @@ from bench import load, report, smoke
 from bench.cases import CASES, Case
 from bench.machine import describe
 from bench.servers import CORES, Server, UnavailableError
-from bench.systems import BENCH, DATA, SYSTEMS, call
+from bench.systems import BENCH, DATA, SYSTEMS, System, call
 
 FAILURES = (UnavailableError, OSError, http.client.HTTPException, subprocess.SubprocessError)
 WARM_UP_SECONDS = 5
-"""A just-in-time compiler can need that long."""
+"""A just-in-time compiler can take that long."""
 
 
 def options() -> argparse.Namespace:
@@ -56,8 +56,8 @@ def listed(words: str) -> list[str]:
 
 
 class Bench:
-    """One run: `versions` of the systems that take part, `missing` with the reason of each that
-    does not."""
+    """One run: `versions` has the systems that take part, `missing` the reason for each that does
+    not."""
 
     def __init__(self, chosen: argparse.Namespace, data: Path) -> None:
         self.chosen, self.data = chosen, data
@@ -65,34 +65,40 @@ class Bench:
         self.missing: dict[str, str] = {}
 
     def admit(self) -> None:
-        """Install each system and check that it fulfils the contract, or what the cases measure
-        of it."""
+        """Install each system, and check that it fulfils the contract, or at least the requests
+        that are measured."""
         needed = {name for case in CASES if case.name in self.chosen.only for name in case.systems}
         for name in (name for name in self.chosen.systems if name in needed):
             try:
-                versions = SYSTEMS[name].install()
-                if tests := smoke.TESTS[SYSTEMS[name].smoke_test]:
-                    with SYSTEMS[name].serve(smoke.SEED, self.data) as server:
-                        for test in tests:
-                            test(server)
-                self.versions[name] = versions
-                log(f"{name}: {report.version_text(versions)}")
+                self.versions[name] = self.tried(SYSTEMS[name])
+                log(f"{name}: {report.version_text(self.versions[name])}")
             except FAILURES as error:
                 self.missing[name] = str(error)
                 log(f"{name}: left out: {error}")
 
+    def tried(self, system: System) -> dict[str, str]:
+        """Return the versions of a system that was installed and has passed its tests."""
+        versions = system.install()
+        tests = smoke.TESTS[system.smoke_test]
+        if tests:
+            with system.serve(smoke.SEED, self.data) as server:
+                for test in tests:
+                    test(server)
+        return versions
+
     def measure(self, case: Case) -> report.Outcome:
-        """Keep all servers from the first round to the last; each is stopped while another one
-        is measured."""
+        """Measure all systems of a case, whose servers run from the first round to the last.
+
+        Each server is stopped while another one is measured.
+        """
         log(f"\n{case.title}")
         failures = {name: self.missing[name] for name in case.systems if name in self.missing}
+        servers: dict[str, Server] = {}
         with ExitStack() as stack:
-            servers: dict[str, Server] = {}
             for name in (name for name in case.systems if name in self.versions):
                 try:
-                    servers[name] = stack.enter_context(
-                        SYSTEMS[name].serve(self.chosen.stores, self.data)
-                    )
+                    serving = SYSTEMS[name].serve(self.chosen.stores, self.data)
+                    servers[name] = stack.enter_context(serving)
                     with servers[name].awake():
                         warm_up(servers[name], case, 1 if self.chosen.quick else WARM_UP_SECONDS)
                 except FAILURES as error:
@@ -100,13 +106,10 @@ class Bench:
                     failures[name] = str(error)
                     log(f"  {name}: left out: {error}")
             rounds = self.rounds(case, servers, failures)
-        settings = {
+        return {
             "rounds": self.chosen.rounds,
             "seconds": self.chosen.seconds,
             "stores": self.chosen.stores,
-        }
-        return {
-            **settings,
             "date": time.strftime("%Y-%m-%d"),
             "figures": rounds,
             "failures": failures,
@@ -115,7 +118,7 @@ class Bench:
     def rounds(
         self, case: Case, servers: dict[str, Server], failures: dict[str, str]
     ) -> report.Rounds:
-        """Return one dictionary per round; each round begins with another system."""
+        """Return one dictionary per round; each round begins with a different system."""
         rounds: report.Rounds = []
         names = list(servers)
         for number in range(self.chosen.rounds):
@@ -126,9 +129,8 @@ class Bench:
                     with servers[name].awake():
                         figures[name] = load.wrk(servers[name], case, self.chosen.seconds)
                         figures[name]["mib"] = servers[name].memory()
-                    log(
-                        f"  {number + 1} {name}: {figures[name]['rate']:,.0f} /s, {figures[name]['us']:,.1f} µs"
-                    )
+                    found = figures[name]
+                    log(f"  {number + 1} {name}: {found['rate']:,.0f} /s, {found['us']:,.1f} µs")
                 except FAILURES as error:
                     failures[name] = f"round {number + 1} is invalid: {error}"
                     log(f"  {name}: {failures[name]}")
@@ -137,7 +139,7 @@ class Bench:
 
 
 def warm_up(server: Server, case: Case, limit: int) -> None:
-    """Load a server until it gets no faster, for at most about `limit` seconds."""
+    """Load a server until it gets no faster, for about `limit` seconds at most."""
     best, unimproved, end = 0.0, 0, time.monotonic() + limit
     while not best or (unimproved < 2 and time.monotonic() < end):
         rate = load.wrk(server, case, 1)["rate"]
@@ -150,8 +152,7 @@ def log(text: str) -> None:
 
 
 def run(chosen: argparse.Namespace, store: Path) -> None:
-    """Measure the chosen cases; those of earlier runs stay in the results until they are run
-    again."""
+    """Measure the chosen cases; the results keep the other cases of earlier runs."""
     generator = call("wrk", "-v", accept=1).split()[1]
     os.sched_setaffinity(0, {CORES[1]})
     results = json.loads(store.read_text()) if store.exists() else {"cases": {}}

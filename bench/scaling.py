@@ -1,7 +1,6 @@
 """`make bench-scaling`: one and two instances over one PostgreSQL, into docs/evidence/scaling.md.
 
-Imports cases to systems. Each instance has a core of its own, but the database and the load
-share them all.
+Each instance has a core of its own; the database and the load share all cores.
 """
 
 import sys
@@ -72,8 +71,8 @@ def instance(url: str) -> tuple[list[str], dict[str, str], Path, int]:
 def measure(
     case: Case, servers: list[Server], database: postgres_server.Server
 ) -> tuple[float, float]:
-    """Return responses per second of all servers together, and transactions per second of the
-    database."""
+    """Return the responses per second of all servers together, and the transactions per second
+    of the database."""
     share = replace(case, connections=CONNECTIONS // len(servers))
     before, begin = transactions(database), time.monotonic()
     with ThreadPoolExecutor() as pool:
@@ -90,22 +89,23 @@ def transactions(database: postgres_server.Server) -> int:
 
 
 def table(rates: dict[str, Rates]) -> Iterator[str]:
-    yield "| case | one instance, times hapi in memory | two instances, times one | transactions/s: one | two |"
+    columns = ["one instance, times hapi in memory", "two instances, times one"]
+    yield f"| case | {' | '.join(columns)} | transactions/s: one | two |"
     yield "|---|---:|---:|---:|---:|"
     for case in map(BY_NAME.__getitem__, MEASURED):
         one, two, hapi = (rates[case.name][name] for name in ("1", "2", "hapi"))
-        cells = [
-            f"{middle([ours[0] / theirs[0] for ours, theirs in zip(one, hapi, strict=True)]):.2f}",
-            f"{middle([more[0] / less[0] for more, less in zip(two, one, strict=True)]):.2f}",
-            *(f"{middle([entry[1] for entry in found]):,.0f}" for found in (one, two)),
-        ]
+        cells = [f"{ratio(one, hapi):.2f}", f"{ratio(two, one):.2f}"]
+        cells += [f"{middle(entry[1] for entry in found):,.0f}" for found in (one, two)]
         yield f"| {case.title} | {' | '.join(cells)} |"
-    machine = ", ".join(
-        f"{what} {value}"
-        for what, value in describe(DATA).items()
-        if what in ("processor", "cores")
-    )
-    yield f"\n{time.strftime('%Y-%m-%d')}, {ROUNDS} rounds of {SECONDS} s, {CONNECTIONS} clients; {machine}."
+    described = describe(DATA)
+    machine = f"processor {described['processor']}, cores {described['cores']}"
+    run = f"{ROUNDS} rounds of {SECONDS} s, {CONNECTIONS} clients"
+    yield f"\n{time.strftime('%Y-%m-%d')}, {run}; {machine}."
+
+
+def ratio(ours: list[tuple[float, float]], theirs: list[tuple[float, float]]) -> float:
+    """Return the median of the ratios of the rates within each round."""
+    return middle(our[0] / their[0] for our, their in zip(ours, theirs, strict=True))
 
 
 if __name__ == "__main__":

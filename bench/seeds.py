@@ -1,5 +1,4 @@
-"""The stores that every system starts with, and the bytes that every system must respond with;
-imports nothing."""
+"""The stores that every system starts with, and the bytes that it must respond with."""
 
 import json
 import time
@@ -34,7 +33,7 @@ def write_csv(path: Path, count: int) -> None:
 
 
 def add_keys(database: Path, count: int) -> None:
-    """Put so many keys of now into Storekeeper's file, evenly between all keys that wrk sends."""
+    """Add `count` current keys to Storekeeper's file, evenly spread among the keys of wrk."""
     with closing(apsw.Connection(str(database))) as connection:
         connection.execute(KEYS, (count, 2**32 // (count + 1), time.time_ns() // 1_000_000))
         connection.pragma("wal_checkpoint(truncate)")

@@ -1,5 +1,4 @@
-"""Starts, pins, watches and always stops one server process, whatever it serves; imports nothing
-of these scripts."""
+"""Starts, pins, watches and always stops one server process, whatever it serves."""
 
 import contextlib
 import http.client
@@ -30,9 +29,9 @@ class Server:
     seconds_to_start: float = 0.0
     stores: int = 10
     sent: int = 0
-    """Requests that earlier runs have sent: the next one goes on from there."""
+    """How many requests earlier runs have sent: the next run continues from there."""
     load: tuple[str, ...] = ()
-    """Words for `wrk/requests.lua` beside those of a case."""
+    """Arguments of `wrk/requests.lua` in addition to those of a case."""
     database: Path | None = None
     """The file of its stores."""
 
@@ -43,8 +42,8 @@ class Server:
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """Let the server run in this block; outside it is stopped, so that its housekeeping
-        disturbs no other."""
+        """Let the server run in this block; outside, it is stopped, so that its housekeeping
+        disturbs no other server."""
         os.killpg(self.process.pid, signal.SIGCONT)
         self.read_file()
         try:
@@ -53,8 +52,8 @@ class Server:
             os.killpg(self.process.pid, signal.SIGSTOP)
 
     def read_file(self) -> None:
-        """Have the database in the system's memory again: it may have taken the pages that
-        nobody read meanwhile."""
+        """Read the database into the page cache again, from which the system may have dropped
+        it."""
         if self.database is not None:
             with self.database.open("rb") as file:
                 while file.read(2**20):
@@ -65,7 +64,7 @@ class Server:
         return sum(family(self.process.pid).values()) / 2**20
 
     def changes(self) -> int | None:
-        """Return how many changes the database has; None if it counts none."""
+        """Return how many changes the database has; None if it does not count changes."""
         if self.database is None:
             return None
         with contextlib.closing(
@@ -83,7 +82,7 @@ class Server:
         for pid in family(self.process.pid):
             with contextlib.suppress(OSError):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += sum(map(int, fields[11:15]))  # of itself, and of children that have ended
+                ticks += sum(map(int, fields[11:15]))  # including children that have ended
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -143,8 +142,8 @@ def last_line(log: Path) -> str:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the process and its workers; its group has nothing else, because it leads a session
-    of its own."""
+    """Stop the process and its workers; nothing else is in its group, because it leads its own
+    session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""What is compared: how each system is installed, seeded and started; imports seeds and servers."""
+"""What is compared: how each system is installed, seeded and started."""
 
 import contextlib
 import getpass
@@ -31,7 +31,7 @@ HINTS = {
 
 
 def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) -> str:
-    """Return what the command prints; its failure is the reason why a system is left out."""
+    """Return what the command prints; if it fails, the system is left out for that reason."""
     words = [str(word) for word in command]
     if not shutil.which(words[0]):
         name = Path(words[0]).name
@@ -41,20 +41,19 @@ def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) ->
     )
     if done.returncode not in {0, accept}:
         lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
-        raise UnavailableError(
-            f"`{Path(words[0]).name} {' '.join(words[1:3])}` failed: {lines[-1][:200]}"
-        )
+        shown = " ".join([Path(words[0]).name, *words[1:3]])
+        raise UnavailableError(f"`{shown}` failed: {lines[-1][:200]}")
     return (done.stdout + done.stderr).strip()
 
 
 def import_stores(count: int, rows: Path, url: str) -> None:
-    """Fill a database of Storekeeper's from a file that is made for it."""
+    """Fill a database of Storekeeper with `count` stores, through the file `rows`."""
     seeds.write_csv(rows, count)
     call(STOREKEEPER, "import", rows, "--database", url)
 
 
 class System:
-    """One thing to measure. A word of `command` may contain {port} and {folder}, its temporary
+    """One system to measure; the words of `command` may contain {port} and {folder}, its temporary
     folder."""
 
     name: str
@@ -64,17 +63,17 @@ class System:
     smoke_test = "contract"
     """Which of `smoke.TESTS` it must pass before it is measured."""
     load: tuple[str, ...] = ()
-    """Words for `wrk/requests.lua` beside those of a case."""
+    """Arguments of `wrk/requests.lua` in addition to those of a case."""
     file = ""
-    """The name of the file that it keeps its stores in, in its temporary folder."""
+    """The name of the file with its stores, in its temporary folder."""
     port = 0
 
     def install(self) -> dict[str, str]:
-        """Make it ready to start; return its versions."""
+        """Install it, and return its versions."""
         raise NotImplementedError
 
     def prepare(self, count: int, folder: Path) -> dict[str, str]:
-        """Store `count` stores; return the environment that makes the system start with them."""
+        """Make `count` stores; return the environment with which the system starts with them."""
         raise NotImplementedError
 
     @contextlib.contextmanager
@@ -90,8 +89,8 @@ class System:
 
 
 class Storekeeper(System):
-    """Its file is made once per size and run, and copied for each start; `keys` are in it
-    already."""
+    """Its file, which already has `keys` keys, is made once per size and run, and copied for each
+    start."""
 
     file = "stores.db"
 
@@ -120,8 +119,8 @@ class Storekeeper(System):
 
 
 class Floor(Storekeeper):
-    """The least that a Python server does with Storekeeper's file: no peer, but what the figures
-    are seen against."""
+    """A Python server that does the bare minimum with Storekeeper's file: a reference point, not
+    a peer."""
 
     smoke_test = "measured"
 
@@ -134,8 +133,8 @@ class Floor(Storekeeper):
 
 
 class Node(System):
-    """A service with a seed of its own; `shared` are the folders of packages that it uses beside
-    its own."""
+    """A service on Node.js, which makes its own stores; `shared` are further folders whose
+    packages it uses."""
 
     def __init__(self, name: str, title: str, *shared: str, file: str = "") -> None:
         self.name, self.title, self.file = name, title, file
@@ -157,8 +156,8 @@ class Node(System):
 
 
 class OnPostgres(System):
-    """Over a PostgreSQL on the core of the load: work that another machine would do does not
-    count."""
+    """A system on PostgreSQL, which shares the core of the load: its work, which another machine
+    would do, does not count."""
 
     url = ""
 
@@ -220,7 +219,7 @@ _postgres: dict[Path, postgres_server.Server] = {}
 
 @contextlib.contextmanager
 def postgres(data: Path) -> Iterator[postgres_server.Server]:
-    """Return the PostgreSQL that all who are served from this folder at the same time share."""
+    """Return the PostgreSQL that all systems served from this folder at the same time share."""
     if data in _postgres:
         yield _postgres[data]
         return
@@ -237,18 +236,11 @@ def postgres(data: Path) -> Iterator[postgres_server.Server]:
 
 
 def pin(database: postgres_server.Server) -> None:
-    """Keep a server, and every process that it starts from now on, off the core that is
-    measured."""
+    """Keep a server, and every process that it starts from now on, off the measured core."""
     assert database.process is not None
     if len(CORES) > 1:
-        call(
-            "taskset",
-            "--all-tasks",
-            "--cpu-list",
-            "--pid",
-            str(CORES[1]),
-            str(database.process.pid),
-        )
+        core, pid = str(CORES[1]), str(database.process.pid)
+        call("taskset", "--all-tasks", "--cpu-list", "--pid", core, pid)
 
 
 SYSTEMS: dict[str, System] = {

@@ -1,8 +1,8 @@
-// Hear of every change of a store as it happens, in a browser: import { listen } from "./live.js".
+// Receive every change of a store as it happens, in a browser: import { listen } from "./live.js".
 //
-// `cursor` says from where on: the ETag of the list that you show, without its quotes, or "0" for all changes.
+// `cursor` says where to start: the ETag of the list that you show, without its quotes, or "0" for all changes.
 // `take` is called with "change" and the change, or with "reset": a backup was restored, so read the list again.
-// What is returned stops it.
+// The returned function stops listening.
 
 export function listen(service, cursor, take) {
   let source, timer;
@@ -15,7 +15,7 @@ export function listen(service, cursor, take) {
     source.addEventListener("change", keep);
     source.addEventListener("reset", keep);
     source.addEventListener("error", () => {
-      // A browser connects again by itself, but not after a 503, as while the database is away.
+      // A browser reconnects on its own, but not after a 503, which it gets while the database is unavailable.
       if (source.readyState === EventSource.CLOSED) timer = setTimeout(connect, 5000);
     });
   };

@@ -1,8 +1,9 @@
-"""Keep a copy of all stores in an SQLite file of yours: python mirror.py http://127.0.0.1:8080
-ours.db [--follow].
+"""Keep a copy of all stores in an SQLite file of your own.
 
-It may be stopped at any time, and goes on where it was. A token comes from the variable
-STOREKEEPER_TOKEN.
+    python mirror.py http://127.0.0.1:8080 ours.db [--follow]
+
+You can stop it at any time; the next run continues where it stopped. The variable
+STOREKEEPER_TOKEN holds the token, if the service needs one.
 """
 
 import argparse
@@ -24,14 +25,13 @@ ON CONFLICT (id) DO UPDATE SET name = excluded.name, address = excluded.address"
 
 
 def save(ours: sqlite3.Connection, stores: list[dict[str, Any]], cursor: str) -> None:
-    """Write stores, and the cursor that says how far the copy is, in the caller's transaction."""
+    """Write stores, and the cursor that says how far we have got, in the caller's transaction."""
     ours.executemany(WRITE, stores)
     ours.execute("INSERT OR REPLACE INTO cursor VALUES (1, ?)", [cursor])
 
 
 def copy_all(api: httpx.Client, ours: sqlite3.Connection) -> None:
-    """Copy the list as it is at one moment; put the stores that are not what they were under
-    review."""
+    """Copy the list as of one moment; record the stores that have changed in `review`."""
     cursor = api.get("/api/changes?after=now").raise_for_status().json()["next"]
     url, stores = f"/api/stores?limit=1000&at={cursor}", []
     while url:
@@ -42,24 +42,22 @@ def copy_all(api: httpx.Client, ours: sqlite3.Connection) -> None:
     before = ours.execute("SELECT id, name, address FROM stores").fetchall()
     changed = [(id, name) for id, name, address in before if now.get(id) != (name, address)]
     with ours:
-        ours.execute(
-            "DELETE FROM stores WHERE id > ?", [len(stores)]
-        )  # ids are 1, 2, 3, ... without a hole
+        # Ids are 1, 2, 3, ... without gaps.
+        ours.execute("DELETE FROM stores WHERE id > ?", [len(stores)])
         ours.executemany("INSERT OR IGNORE INTO review VALUES (?, ?)", changed)
         save(ours, stores, cursor)
     print(f"stores copied: {len(stores)}, to review: {len(changed)}; as of {cursor}", flush=True)
 
 
 def catch_up(api: httpx.Client, ours: sqlite3.Connection) -> None:
-    """Apply all changes behind the cursor, a page at a time."""
+    """Apply all changes after the cursor, page by page."""
     while True:
-        found = ours.execute("SELECT value FROM cursor").fetchone()
-        response = (
-            api.get("/api/changes", params={"after": found[0], "limit": 1000}) if found else None
-        )
-        if (
-            response is None or response.status_code == 410
-        ):  # the first time, or a backup was restored
+        cursor = ours.execute("SELECT value FROM cursor").fetchone()
+        if cursor is None:  # the first run
+            copy_all(api, ours)
+            continue
+        response = api.get("/api/changes", params={"after": cursor[0], "limit": 1000})
+        if response.status_code == 410:  # a backup was restored
             copy_all(api, ours)
             continue
         page = response.raise_for_status().json()
@@ -71,7 +69,7 @@ def catch_up(api: httpx.Client, ours: sqlite3.Connection) -> None:
 
 
 def main() -> None:
-    """Bring the copy up to date; with --follow, again each second."""
+    """Bring the copy up to date; with --follow, do so every second."""
     parser = argparse.ArgumentParser(description="Keep a copy of all stores in an SQLite file.")
     parser.add_argument("url")
     parser.add_argument("file")
@@ -86,8 +84,8 @@ def main() -> None:
             try:
                 catch_up(api, ours)
             except (httpx.TransportError, httpx.HTTPStatusError) as error:
-                # The service is away, or refuses the token. The cursor stands where it was: go on
-                # from there.
+                # The service is unavailable, or refuses the token. The cursor is unchanged, so
+                # the next attempt continues from there.
                 print(f"not now: {error}", file=sys.stderr, flush=True)
                 if not order.follow:
                     sys.exit(1)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Post each change of a store to the address in HOOK, in order, each again until it is taken. It runs beside the service,
-# whose database STOREKEEPER_DATABASE names. What is done stands in sent.cursor, in the present folder: whenever this is
-# stopped, no change is left out, and some may come twice.
+# Post each change of a store to the address in HOOK, in order, and repeat each one until it is accepted. Run this on the
+# service's machine, with its database in STOREKEEPER_DATABASE. The file sent.cursor in the current folder says how far
+# it has got: whenever you stop this, no change is left out, and some may be posted twice.
 #
-# After a backup was restored it posts nothing, and says from which cursor to go on: have the receiver read the list
+# After a backup was restored it posts nothing, and prints the cursor to continue from: have the receiver read the list
 # again, then put that cursor into sent.cursor.
 while sleep 5; do
   cp sent.cursor next.cursor 2>/dev/null || rm -f next.cursor

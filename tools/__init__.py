@@ -1,1 +1,1 @@
-"""What `make` runs beside the service: locks, bill of materials, audit."""
+"""Programs that `make` runs for the repository: locks, bill of materials, audit."""

@@ -1,11 +1,10 @@
-"""Audits the run-time packages for known vulnerabilities (`make audit`); fails if the auditor
-skipped any of them.
+"""Audits the run-time packages for known vulnerabilities (`make audit`).
 
     python -m tools.audit COMMAND...
 
 runs an auditor that prints pip-audit's JSON. Status 0: the auditor asked an advisory source
 about every package of the lock that this platform needs, and found no vulnerability. 1: it found
-some, one line each. 2: it did not ask about all packages, or it failed.
+vulnerabilities, which are printed one per line. 2: it skipped packages, or it failed.
 """
 
 import json
@@ -49,15 +48,16 @@ def judge(done: "subprocess.CompletedProcess[str]") -> tuple[int, list[str]]:
         for each in vulns
     ]
     wanted = needed().items()
-    missing = sum(pinned not in known for pinned in wanted)
+    missing = len([pinned for pinned in wanted if pinned not in known])
     reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
     if missing:
-        return 2, [
-            f"NOT AUDITED: the auditor skipped {missing} of {len(wanted)} packages ({reason})"
-        ]
-    if done.returncode and not found:
+        skipped = f"{missing} of {len(wanted)} packages"
+        return 2, [f"NOT AUDITED: the auditor skipped {skipped} ({reason})"]
+    if found:
+        return 1, found
+    if done.returncode:
         return 2, [f"NOT AUDITED: the auditor failed ({reason})"]
-    return (1, found) if found else (0, [f"{len(known)} packages, no known vulnerability"])
+    return 0, [f"{len(known)} packages, no known vulnerability"]
 
 
 def main() -> int:

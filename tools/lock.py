@@ -1,5 +1,4 @@
-"""Reads a lock file of hash-pinned requirements, as `make lock` writes them. Standard library
-only."""
+"""Reads a lock file of hash-pinned requirements, as written by `make lock`."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = ROOT / "requirements" / "run.txt"
-"""What the service has at run time, with every extra."""
+"""The packages that the service uses at run time, with every extra."""
 
 _PINNED = re.compile(
     r"(?P<name>[a-z0-9][a-z0-9-]*)(?:\[[a-z0-9,-]+\])?==(?P<version>[^\s;]+)"
@@ -17,8 +16,7 @@ _PINNED = re.compile(
 
 @dataclass(frozen=True)
 class Pinned:
-    """One package of the lock; `hashes` are the SHA-256 of all files that it may be installed
-    from."""
+    """One package of the lock; `hashes` has the SHA-256 of each file that pip may install."""
 
     name: str
     version: str

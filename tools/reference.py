@@ -1,5 +1,5 @@
-"""`make reference`: writes what the pages of docs/reference have from the code, between two
-markers of each."""
+"""`make reference`: writes the generated part of each page of docs/reference, between two
+markers."""
 
 import ast
 import importlib
@@ -25,20 +25,20 @@ _LIMIT = re.compile(
     r"(MAX|MIN|RESERVED)_\w+|(\w+_)?(TIMEOUT|INTERVAL|DELAY|PAUSE|AGE|LIMIT|SIZE|BURST|BYTES)"
 )
 _OF_PYTHON = {"FIELD_BYTES", "PLAN_BYTES", "QUOTE_BYTES", "MAX_INTEGER"}
-"""What a thing takes, and no limit of it."""
+"""Constants that say how much memory something takes; they are not limits."""
 
 _TIME = re.compile(r"TIMEOUT|INTERVAL|DELAY|PAUSE|AGE$|SECONDS|WAIT|_TIME$")
 
 
 def main() -> None:
-    """Make the pages anew."""
+    """Update all pages."""
     for name in MADE:
         page = PAGES / f"{name}.md"
         page.write_text(renewed(name, page.read_text()))
 
 
 def renewed(name: str, page: str) -> str:
-    """Return the text of a page with what is made anew for it."""
+    """Return the text of a page with its generated part updated."""
     before, _, rest = page.partition(BEGIN)
     return "\n".join([f"{before}{BEGIN}", *MADE[name](), f"{END}{rest.partition(END)[2]}"])
 
@@ -49,7 +49,7 @@ def row(*cells: str) -> str:
 
 
 def code(text: object) -> str:
-    """Return a text as code, nothing as nothing."""
+    """Return a text as code; an empty text stays empty."""
     return f"`{text}`" if str(text) else ""
 
 
@@ -57,7 +57,7 @@ def code(text: object) -> str:
 
 
 def commands() -> Iterator[str]:
-    """Yield the commands with all that `--help` says of them."""
+    """Yield all commands with their `--help`."""
     root: Any = typer.main.get_command(cli.app)
     yield from described("storekeeper", root)
     for name, command in root.commands.items():
@@ -72,7 +72,7 @@ def commands() -> Iterator[str]:
 
 
 def described(path: str, command: Any) -> Iterator[str]:
-    """Yield what `--help` says of one command."""
+    """Yield the `--help` of one command."""
     context = typer.Context(command, info_name=path)
     yield f"\n## {path}\n\n{command.help}\n"
     if path == "storekeeper serve":
@@ -103,18 +103,15 @@ def settings() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for field in msgspec.structs.fields(Settings):
         kind, *rest = typing.get_args(field.type)
-        default = code(str(field.default).lower()) if field.default not in (None, ()) else ""
-        yield row(
-            code(option(field.name)),
-            code(variable(field.name)),
-            values(kind, rest),
-            default,
-            rest[-1],
-        )
+        default = ""
+        if field.default not in (None, ()):
+            default = code(str(field.default).lower())
+        names = code(option(field.name)), code(variable(field.name))
+        yield row(*names, values(kind, rest), default, rest[-1])
 
 
 def values(kind: Any, rest: list[Any]) -> str:
-    """Return what a setting may be: the words, the numbers, or the kind of text."""
+    """Return the values that a setting accepts: words, or a range of numbers."""
     for part in (kind, *typing.get_args(kind)):
         if typing.get_origin(part) is typing.Literal:
             return ", ".join(map(code, typing.get_args(part)))
@@ -132,7 +129,9 @@ def metrics() -> Iterator[str]:
     yield "|---|---|---|---|"
     for name, family in FAMILIES.items():
         if name != "pid":
-            series = f"storekeeper_{name}{'_total' * (family.kind == 'counter')}"
+            series = f"storekeeper_{name}"
+            if family.kind == "counter":
+                series += "_total"
             labels = ", ".join(code(label) for label in family.labels if label != "le")
             yield row(code(series), family.kind, labels, family.help)
     yield f"\nHistograms have buckets up to {', '.join(map(str, BOUNDS))} seconds, and above."
@@ -145,7 +144,7 @@ def metrics() -> Iterator[str]:
 
 
 def limits() -> Iterator[str]:
-    """Yield the constants of all modules that are limits, with what the modules say of them."""
+    """Yield the constants that are limits, from all modules, each with its docstring."""
     yield "| constant | value | what it limits |"
     yield "|---|---:|---|"
     for path in sorted(SOURCE.rglob("*.py")):
@@ -155,15 +154,17 @@ def limits() -> Iterator[str]:
         for names, text in documented(path):
             if found := [name for name in names if is_limit(module, name)]:
                 shown = "; ".join(quantity(constant(module, name), name, text) for name in found)
-                first, *others = map(code, [f"{module}.{found[0]}", *found[1:]])
-                yield row(", ".join([first, *others]), shown, text)
+                constants = ", ".join([code(f"{module}.{found[0]}"), *map(code, found[1:])])
+                yield row(constants, shown, text)
 
 
 def is_limit(module: str, name: str) -> bool:
-    """Return whether a constant is a limit, by its name."""
+    """Return whether a constant is a limit, judging by its name."""
     value = constant(module, name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and name[0] != "_" and name not in _OF_PYTHON and bool(_LIMIT.fullmatch(name))
+    if not is_number or name.startswith("_") or name in _OF_PYTHON:
+        return False
+    return bool(_LIMIT.fullmatch(name))
 
 
 def constant(module: str, name: str) -> Any:
@@ -172,31 +173,42 @@ def constant(module: str, name: str) -> Any:
 
 
 def documented(path: Path) -> Iterator[tuple[list[str], str]]:
-    """Yield the constants of a module that have a docstring, with it; several lines of them may
-    share one."""
+    """Yield the constants of a module that have a docstring, with it.
+
+    Constants on consecutive lines may share a docstring.
+    """
     names: list[str] = []
     end = 0
     for node in ast.parse(path.read_text()).body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(target := node.targets[0], ast.Name)
-            and target.id.isupper()
-        ):
-            names = [*names * (node.lineno == end + 1), target.id]
-        elif (
-            names
-            and isinstance(node, ast.Expr)
-            and isinstance(text := ast.literal_eval(node.value), str)
-        ):
+        name, text = assigned_constant(node), literal_text(node)
+        if text and names:
             yield names, " ".join(text.split())
+        if not name:
             names = []
+        elif node.lineno == end + 1:
+            names.append(name)
         else:
-            names = []
+            names = [name]
         end = node.end_lineno or 0
 
 
+def assigned_constant(node: ast.stmt) -> str:
+    """Return the name of the constant that a statement assigns, or ""."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        name = node.targets[0].id
+        return name if name.isupper() else ""
+    return ""
+
+
+def literal_text(node: ast.stmt) -> str:
+    """Return the text of a statement that is only a string, or ""."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return node.value.value if isinstance(node.value.value, str) else ""
+    return ""
+
+
 def quantity(value: float, name: str, text: str) -> str:
-    """Return a value with its unit, as its name and text say it."""
+    """Return a value with the unit that its name or text implies."""
     if "BYTES" in name or "ytes" in text[:12]:
         for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
             if value % size == 0:

@@ -1,5 +1,7 @@
-"""`make release`: builds what a release has, checks it, and says what to upload where. It
-uploads nothing."""
+"""`make release`: builds the files of a release, checks them, and says what to upload where.
+
+It uploads nothing.
+"""
 
 import hashlib
 import re
@@ -18,8 +20,8 @@ Nothing is uploaded. To release {__version__}:
 
 1. Tag what you built: git tag --sign v{__version__} && git push origin v{__version__}
 2. Release page of the tag: all files of dist/.
-3. Package index, only if its project storekeeper is yours: the wheel and the .tar.gz. As long as it is not, nobody
-   may be told to install it by its name, which would fetch somebody else's package.
+3. Package index, only if you own its project storekeeper: the wheel and the .tar.gz. If you do not,
+   never tell people to install it by its name: that would fetch another project's package.
 4. Image registry of your own: docker build --tag storekeeper:{__version__} . and push that.
 """
 
@@ -30,7 +32,7 @@ def run(*command: str | Path) -> None:
 
 
 def problems() -> list[str]:
-    """Return why this checkout is none to release."""
+    """Return the reasons why this checkout cannot be released."""
     changes = subprocess.run(
         ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -53,21 +55,14 @@ def main() -> int:
         for file in sorted(DIST.iterdir())
     ]
     (DIST / "SHA256SUMS").write_text("".join(sums))
-    run(
-        sys.executable,
-        "-m",
-        "pytest",
-        "--quiet",
-        "--no-header",
-        "-m",
-        "",
-        "tests/project/test_package.py",
-    )
+    pytest = ("pytest", "--quiet", "--no-header", "-m", "")
+    run(sys.executable, "-m", *pytest, "tests/project/test_package.py")
     print(*sorted(file.relative_to(ROOT) for file in DIST.iterdir()), sep="\n")
     print(UPLOADS)
-    for problem in (found := problems()):
+    found = problems()
+    for problem in found:
         print(f"This is a trial, not a release: {problem}")
-    return int(bool(found))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ import storekeeper
 from tools import lock
 
 _MAX_NAME_LENGTH = 60
-"""Characters of a `License` field with a name; a longer one contains the whole text."""
+"""Characters of a `License` field that has a name; a longer field has the text of the licence."""
 
 
 def licences(name: str) -> list[dict[str, Any]]:
-    """Return the licences of a package in CycloneDX's form, none if it is not installed."""
+    """Return the licences of a package in CycloneDX's form; [] if it is not installed."""
     try:
         fields: Any = metadata.metadata(name)  # a Message; its type here has no `get`
     except metadata.PackageNotFoundError:
@@ -41,8 +41,8 @@ def licences(name: str) -> list[dict[str, Any]]:
 
 
 def component(pinned: lock.Pinned) -> dict[str, Any]:
-    """Return the entry of a package of the lock, with the hashes of all files that it may be
-    installed from."""
+    """Return the entry of a package of the lock, with the hash of each file that pip may
+    install."""
     purl = f"pkg:pypi/{pinned.name}@{pinned.version}"
     described = {
         "type": "library",
@@ -52,7 +52,8 @@ def component(pinned: lock.Pinned) -> dict[str, Any]:
         "purl": purl,
         "hashes": [{"alg": "SHA-256", "content": each} for each in pinned.hashes],
     }
-    return described | ({"licenses": found} if (found := licences(pinned.name)) else {})
+    found = licences(pinned.name)
+    return described | {"licenses": found} if found else described
 
 
 def bill() -> dict[str, Any]:

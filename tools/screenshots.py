@@ -1,5 +1,5 @@
-"""Pictures of the console for the documentation, taken in Chromium from `serve --demo` (`make
-screenshots`)."""
+"""Takes the pictures of the console for the documentation, in Chromium from `serve --demo`
+(`make screenshots`)."""
 
 import csv
 import io
@@ -35,25 +35,18 @@ LINK = re.compile(r"with (?P<file>\S+);.* (?P<base>http://\S+/)console/#token=(?
 
 
 class Demo:
-    """The demonstration, and somebody else who writes to it."""
+    """The demonstration, and another user who writes to it."""
 
     def __init__(self, line: str) -> None:
         found = LINK.search(line)
         assert found, line
         self.base, self.token = found["base"], found["token"]
-        add = [
-            COMMAND,
-            "token",
-            "add",
-            "marek",
-            "--scope=write",
-            "--database",
-            f"sqlite:///{found['file']}",
-        ]
+        database = f"--database=sqlite:///{found['file']}"
+        add = [COMMAND, "token", "add", "marek", "--scope=write", database]
         self.other = subprocess.run(add, capture_output=True, text=True, check=True).stdout.strip()
 
     def send(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request as the other one does; return what the response says."""
+        """Send a request as the other user; return the JSON of the response."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {self.other}", "content-type": "application/json"}
         with urlopen(Request(f"{self.base}api/{path}", data, headers, method=method)) as response:
@@ -64,7 +57,7 @@ class Demo:
         self.send("PUT", f"stores/{id}", {"name": name, "address": address})
 
     def open(self, page: Page, query: str) -> None:
-        """Open a place of the console."""
+        """Open a view of the console."""
         page.goto(f"{self.base}console/?{query}")
         page.get_by_text("Live").wait_for()
 
@@ -141,7 +134,7 @@ def _show_import(demo: Demo, page: Page) -> None:
         ("Teavana @ Mall of the Emirates 2", "Sheikh Zayed Road", "Dubai"),
         ("", "1 Mole", "Hull"),
     ]
-    rows += [["", *each, "2026", ""] for each in new]
+    rows += [["", name, street, town, "2026", ""] for name, street, town in new]
     out = io.StringIO()
     csv.writer(out).writerows(rows)
     file: Any = {

@@ -1,5 +1,7 @@
-"""`make serve-postgres`: serves on a PostgreSQL in a temporary folder until Ctrl-C. Takes the
-options of `serve`."""
+"""`make serve-postgres`: serves on a PostgreSQL in a temporary folder until Ctrl-C.
+
+It takes the options of `serve`.
+"""
 
 import signal
 import subprocess
@@ -24,7 +26,7 @@ def main() -> int:
 
 
 def serve(*options: str) -> int:
-    """Run the service until it ends. Ctrl-C reaches it too; wait for its stop."""
+    """Run the service until it ends; Ctrl-C reaches it too, so wait for it to stop."""
     service = subprocess.Popen([STOREKEEPER, "serve", *options])
     signal.signal(signal.SIGTERM, lambda *_: service.terminate())
     while True:

@@ -98,7 +98,7 @@ def test_changes(shop: Running, open_console: Open) -> None:
     expect(page.name).to_have_value("Seven")
 
 
-@task("Save when somebody else saved first")
+@task("Save when another person saved first")
 def test_conflict(shop: Running, open_console: Open) -> None:
     page = open_console(shop, f"?store={HARBOUR + 8}", size=PHONE, refusals=True)
     page.name.fill("Mine")
