@@ -103,7 +103,7 @@ def check_targets(targets: list[bytes]) -> None:
 
 
 def check_one_change_each(case: Case, folder: Path) -> int:
-    """Send writes, each of which must get a 200 and be exactly one change; return how many."""
+    """Send writes, check that each gets a 200 and is exactly one change, and return how many."""
     requests = record(case, SMALL)[:REPLAYED]
     with SYSTEMS["storekeeper"].serve(SMALL, folder) as server:
         before, succeeded = server.changes(), 0
