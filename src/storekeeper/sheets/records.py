@@ -22,7 +22,10 @@ _MAX_CELL_LENGTH = 2**20
 _MAX_LINE_LENGTH = 4 * 2**20
 _DELIMITERS = ",;\t"
 _SNIFFED_BYTES = 4096
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_MARKS = {
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+}
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
@@ -67,13 +70,16 @@ def open_sheet(file: IO[bytes], encoding: str | None = None) -> Sheet:
     if begin.startswith(b"PK\x03\x04"):
         _xlsx_records()
         return Sheet(file, "xlsx", "")
-    is_utf16 = begin.startswith(_UTF16)
+    is_utf16 = begin.startswith(_MARKS["utf-16"])
     wide = is_utf16 or (encoding or "").startswith(("utf-16", "utf-32"))
     if not wide and b"\0" in begin:
         raise BadFile("neither CSV, XLSX nor JSON lines: save it as one of these")
     if begin.startswith(codecs.BOM_UTF8):
         encoding = "utf-8-sig"  # whatever was said: rejects are UTF-8, also of a file that is not
     encoding = encoding or ("utf-16" if is_utf16 else "utf-8-sig")
+    if not begin.startswith(_MARKS.get(encoding, b"")):
+        order = f"{encoding.upper()} without a byte order mark does not say its byte order"
+        raise BadFile(order, "encoding", f"{encoding}-le")
     codecs.lookup(encoding)
     is_json = not wide and begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
     return Sheet(
@@ -104,9 +110,6 @@ def _lines(text: IO[str], encoding: str) -> Iterator[str]:
         raise _undecodable(number, encoding) from None
     except UnicodeDecodeError:
         raise _undecodable(number + 1, encoding) from None
-    except UnicodeError:  # of UTF-16 and UTF-32, which say no more of it
-        order = f"{encoding.upper()} without a byte order mark does not say its byte order"
-        raise BadFile(order, "encoding", f"{encoding}-le") from None
 
 
 def _undecodable(line: int, encoding: str) -> BadFile:
