@@ -9,31 +9,31 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a deadline: three times as many at once as there are processors, and few given out at a time.
 TESTS_AT_ONCE ?= $(shell expr 3 "*" $$(nproc 2>/dev/null || echo 2))
 
-# A Python that is named makes .venv anew if that was made by another version.
+# PYTHON=... recreates .venv if another version made it.
 OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
 .PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit release clean
 
-help:  ## what there is to make
+help:  ## lists the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 serve: setup  ## the service on http://127.0.0.1:8080, its database in ./storekeeper.db
 	@exec $(BIN)/storekeeper serve
 
-serve-postgres: setup  ## the same on a PostgreSQL of its own, in a temporary folder; for trying out
+serve-postgres: setup  ## the same on a temporary PostgreSQL, to try it out
 	@exec $(BIN)/python -m tools.serve_postgres
 
 setup: .venv/.run  ## .venv with what the service needs, pinned by hashes
 
-dev: .venv/.dev  ## .venv with all that tests and checks need too; then `make quick`
+dev: .venv/.dev  ## .venv with everything that tests and checks need, too; then `make quick`
 
 quick: check  ## format, lint, types and the tests of the folders that hardly start a process
 	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=quick -k "not postgres" --quiet --no-header \
 	  tests/api tests/concurrency tests/domain
 
-test: check  ## everything that can run here; what lacks a program is skipped with its reason
+test: check  ## everything that can run here; a test that lacks a program is skipped with the reason
 	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --maxschedchunk=16
 
 coverage: .venv/.dev  ## all tests, which must run 97 % of the lines and branches: half as long again as `make test`
@@ -44,32 +44,32 @@ check: .venv/.dev  ## format, lint and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 
-format: .venv/.dev  ## mends the format and what the linter can
+format: .venv/.dev  ## fixes the format, and what the linter can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --unsafe-fixes .
 
 examples: .venv/.dev  ## the errors that the service sends, into the OpenAPI document
 	@WRITE_EXAMPLES=1 $(BIN)/python -m pytest --quiet --no-header tests/api/test_openapi.py -k example
 
-bench: .venv/.dev  ## rates beside other stacks into docs/evidence/ and README; ARGS=--quick for a first look, ARGS=--help
+bench: .venv/.dev  ## compares rates with other stacks, into docs/evidence/ and README; ARGS=--quick for a first look, ARGS=--help
 	@$(BIN)/python -m bench.run $(ARGS)
 
 huge: .venv/.dev  ## the same work on 1,000,000 and 10,000,000 stores (5 minutes, 4 GB), into docs/evidence/benchmarks.md
 	@$(BIN)/python -m bench.huge $(HUGE)
 
-bench-ab: .venv/.dev  ## processor time for each request of two checkouts; AB="../old . --pairs=10"
+bench-ab: .venv/.dev  ## compares two checkouts by processor time per request; AB="../old . --pairs=10"
 	@$(BIN)/python -m bench.ab $(AB)
 
 bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into docs/evidence/scaling.md
 	@$(BIN)/python -m bench.scaling
 
-thorough: .venv/.dev  ## all tests, also those that are more of the same
+thorough: .venv/.dev  ## all tests, including those that are more of the same
 	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=thorough -m ""
 
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
 	@$(BIN)/python -m tests.campaigns.fuzz_api
 
-fuzz-http: .venv/.dev  ## a million requests that are hardly any; FUZZ="--requests=20000 --seed=7" for others
+fuzz-http: .venv/.dev  ## a million damaged requests; FUZZ="--requests=20000 --seed=7" for fewer
 	@$(BIN)/python -m tests.campaigns.fuzz_http $(FUZZ)
 
 soak: .venv/.dev  ## two hours of kills, power losses, histories and load; SOAK="--minutes=10 --kills=20 --steady=5" for less
@@ -78,13 +78,13 @@ soak: .venv/.dev  ## two hours of kills, power losses, histories and load; SOAK=
 load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD="--connections=1000" for less
 	@$(BIN)/python -m tests.campaigns.load $(LOAD)
 
-faults: .venv/.dev  ## every fault that is injected, one line each; FAULTS="A4 A9" for some
+faults: .venv/.dev  ## injects every fault, with one line for each; FAULTS="A4 A9" for some
 	@$(BIN)/python -m tests.campaigns.faults $(FAULTS)
 
 screenshots: .venv/.dev  ## the pictures of docs/console.md, taken in Chromium
 	@$(BIN)/python -m tools.screenshots
 
-reference: .venv/.dev  ## what the pages of docs/reference have from the code
+reference: .venv/.dev  ## writes the generated parts of docs/reference
 	@$(BIN)/python -m tools.reference
 
 lock: .venv/.dev  ## pins every dependency again, with hashes
@@ -93,14 +93,14 @@ lock: .venv/.dev  ## pins every dependency again, with hashes
 sbom: setup  ## the bill of materials of what runs, as CycloneDX JSON in storekeeper-sbom.json
 	@$(BIN)/python -m tools.sbom storekeeper-sbom.json
 
-release: .venv/.dev  ## builds wheel and sdist into dist/, tries them on each Python, says what to upload where; uploads nothing
+release: .venv/.dev  ## builds wheel and sdist into dist/, tests them on each Python, says what to upload where; uploads nothing
 	@$(BIN)/python -m tools.release
 
-audit: setup .venv/.audit  ## asks for known vulnerabilities of what runs; fails where nobody can be asked
+audit: setup .venv/.audit  ## looks for known vulnerabilities in the run-time packages; fails if no source can be asked
 	@$(BIN)/python -m tools.audit .venv/audit/bin/pip-audit --strict --require-hashes --disable-pip \
 	  --progress-spinner=off --format=json --requirement=requirements/run.txt
 
-clean:  ## removes all that was installed and cached
+clean:  ## removes everything that was installed and cached
 	rm -rf dist storekeeper-sbom.json .venv .mypy_cache .ruff_cache .hypothesis .coverage*
 
 another-python:

@@ -71,12 +71,16 @@ THIS = Path(__file__)
 
 
 def pages() -> Iterator[Path]:
+    """Yield the pages, and the files of the repository that people read or copy."""
     yield from sorted(ROOT.glob("*.md"))
     yield from sorted((ROOT / "docs").rglob("*.md"))
+    yield from (ROOT / name for name in ("Makefile", "Dockerfile"))
+    yield from sorted((ROOT / "deploy").iterdir())
+    yield from sorted((ROOT / "examples").iterdir())
 
 
 def modules() -> Iterator[Path]:
-    for folder in ("src", "bench", "tools", "examples", "tests"):
+    for folder in ("src", "bench", "tools", "tests"):
         yield from (path for path in sorted((ROOT / folder).rglob("*.py")) if path != THIS)
 
 
@@ -85,7 +89,8 @@ def is_unread(path: Path) -> bool:
 
 
 def words(path: Path) -> str:
-    """Return what a page says outside its code, or the comments and strings of a module.
+    """Return what a page says outside its code, the comments and strings of a module, or all of
+    another file.
 
     Each line keeps its number.
     """
@@ -96,9 +101,11 @@ def words(path: Path) -> str:
             if token.type in KINDS:
                 for number, line in enumerate(token.string.splitlines(), token.start[0]):
                     lines[number - 1] += f"{line} "
-    else:
+    elif path.suffix == ".md":
         text = re.sub(r"^```.*?^```", blank, text, flags=re.DOTALL | re.MULTILINE)
         lines = re.sub(r"`[^`]*`", blank, text).splitlines()
+    else:
+        lines = text.splitlines()
     return "\n".join(" ".join(line.strip(" #").split()) for line in lines)
 
 

@@ -8,7 +8,7 @@ const stores = Array.from({ length: seed }, (_, index) => {
   return { id: index + 1, name: `Store ${number}`, address: `Street ${number}` }
 })
 
-// ids are 1..n without a hole, so the position is the quickest way to a store
+// ids are 1..n without gaps, so the position is the quickest way to a store
 const find = (id) => stores[Number.parseInt(id, 10) - 1]
 
 const payload = Joi.object({
