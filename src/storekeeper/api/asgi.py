@@ -46,6 +46,8 @@ class AsgiApplication:
                     response, fields + [(b"x-request-id", id)] * bool(id), request, receive, counted
                 )
         finally:
+            if request.upload is not None:
+                request.upload.release()
             seconds, who = perf_counter() - began, (request.token_number, scope.get("client"), id)
             self._observe(Served(request.route, request.method, status, size, seconds, *who))
 

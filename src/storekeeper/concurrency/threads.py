@@ -64,6 +64,10 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
         future.set_result(work())
     except BaseException as raised:  # noqa: BLE001 - whoever waits for the future raises it
         future.set_exception(raised)
+    finally:
+        # Else the error, its frames and the future would keep each other, with all that `work`
+        # refers to, in memory until the garbage collector comes.
+        del future, work
 
 
 async def is_done(future: Future[Any], thread: threading.Thread, seconds: float = inf) -> bool:

@@ -219,6 +219,8 @@ class Connection(HttpToolsProtocol):
             self._begin(request)
         else:
             self.limits.receive_budget.refused += 1
+            if request.upload is not None:
+                request.upload.release()
             self.reader.discard()
             self._refuse(_NO_ROOM, request)
 

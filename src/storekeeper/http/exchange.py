@@ -60,6 +60,8 @@ class Exchange:
         self.over = True
         self.stop()
         request, seconds = self.request, perf_counter() - self._began
+        if request.upload is not None:
+            request.upload.release()
         who = request.token_number, self._connection.client, request.id
         self._connection.runtime.observe(
             Served(request.route, request.method, self._status, self._size, seconds, *who)

@@ -219,6 +219,8 @@ class RequestReader:
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""
+        if self._request is not None and self._request.upload is not None:
+            self._request.upload.release()
         self.phase = Phase.DISCARDING
         self._forget()
 

@@ -78,6 +78,9 @@ class Upload(Protocol):
     def append(self, data: bytes, /) -> Response | None:
         """Append bytes; return the refusal of the request if they cannot be kept."""
 
+    def release(self) -> None:
+        """Give up what was taken for it: the request is refused, or has its response."""
+
 
 class Request(msgspec.Struct, eq=False, gc=False):
     """A complete request. `target` is in origin form (or `*`) once it was checked; header names

@@ -137,12 +137,15 @@ class Imports:
             emit(Event.READER_ENDED, why=error.why)
             raise
         except TimeoutError:
-            raise Unavailable(TOO_SLOW, Outcome.UNKNOWN) from None
+            pass  # answered below
         except OSError as error:  # the end of a body is written when it is read
             raise not_written(error) from None
         finally:
             if rows is not None:
                 rows.stop()
+        # As the error of this task, a TimeoutError and its frames, which have the task, would keep
+        # each other in memory, and the spool with them.
+        raise Unavailable(TOO_SLOW, Outcome.UNKNOWN)
 
     async def _carry_out(self, rows: Reading, options: Import) -> Response:
         body: Report | _Refusal

@@ -1,26 +1,25 @@
 """Temporary files of imports and exports, and how long these may take."""
 
-import gc
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BufferedRandom
-from math import inf
 from tempfile import TemporaryFile
-from weakref import WeakSet
 
 from storekeeper.domain.errors import Unavailable
 from storekeeper.http.response import Response, unavailable
 
-COLLECT_INTERVAL = 1.0
-"""Seconds between two collections of garbage for the sake of a place."""
-
 
 class Spool(BufferedRandom):
-    """A temporary file without a name, closed when nobody refers to it any more. Raises OSError."""
+    """A temporary file without a name. Raises OSError.
 
-    def __init__(self) -> None:
+    It is released by what it was made for, and otherwise once nobody refers to it.
+    """
+
+    def __init__(self, released: Callable[[], None] = lambda: None) -> None:
+        self._released = released
         super().__init__(TemporaryFile(buffering=0))  # noqa: SIM115 - closed below
 
     def append(self, data: bytes) -> Response | None:
@@ -33,7 +32,8 @@ class Spool(BufferedRandom):
 
     def release(self) -> None:
         """Close the file, and give its place to another one."""
-        with suppress(OSError):  # what cannot be written is lost with the file
+        self._released()
+        with suppress(OSError, ValueError):  # what cannot be written is lost; or it was never open
             self.close()
 
     def __del__(self) -> None:
@@ -46,31 +46,19 @@ class Spools:
     def __init__(self, count: int, refusal: str) -> None:
         self._count = count
         self._refusal = refusal
-        self._used = WeakSet[Spool]()
-        self._collected_at = -inf
+        self._used = set[object]()
 
     def take(self) -> Spool:
         """Return a new spool. Raises Unavailable."""
-        if self._is_full():
-            self._collect()
-        if self._is_full():
+        if len(self._used) >= self._count:
             raise Unavailable(self._refusal)
+        place = object()
         try:
-            spool = Spool()
+            spool = Spool(partial(self._used.discard, place))
         except OSError as error:
             raise not_written(error) from None
-        self._used.add(spool)
+        self._used.add(place)
         return spool
-
-    def _is_full(self) -> bool:
-        return sum(not spool.closed for spool in self._used) >= self._count
-
-    def _collect(self) -> None:
-        """Free a spool that nobody uses, and that a reference cycle keeps, as of an exception with
-        its frames: now and then, because this takes long."""
-        if (now := time.monotonic()) - self._collected_at >= COLLECT_INTERVAL:
-            self._collected_at = now
-            gc.collect()
 
 
 @contextmanager
