@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Route, expect
 
 from tests.harness.console import PHONE, Console, Guarded, add, put, store_of, stores_of
@@ -128,6 +129,23 @@ def test_a_service_that_asks_for_a_token_gets_one_and_sign_out_forgets_it(
 def give(page: Console, token: str) -> None:
     page.page.get_by_role("textbox", name="Token").fill(token)
     page.button("Use this token").click()
+
+
+@pytest.mark.parametrize("button", ["Use this token", "Cancel"])
+def test_a_dialog_is_gone_at_the_moment_at_which_it_closes(
+    shop: Running, open_console: Open, button: str
+) -> None:
+    """Its event `close` may come a frame later: until then, its title would be a second one."""
+    page = open_console(shop)
+    page.button("Menu").click()
+    page.button("Give a token").click()
+    page.page.get_by_role("textbox", name="Token").fill("skt_" + "a" * 49)
+    left = page.button(button).evaluate(
+        "(button) => { button.click(); return document.querySelectorAll('dialog').length; }"
+    )
+    assert left == 0
+    page.row(1).click()
+    expect(page.name).to_be_focused()
 
 
 def test_text_survives_a_token_that_expires(guarded: Guarded, open_console: Open) -> None:

@@ -57,7 +57,7 @@ export async function send(path, { method = "GET", body, headers = {}, signal, t
     const type = response.headers.get("content-type") ?? "";
     const data = method === "HEAD" ? null : type.includes("json") ? await response.json() : await response.blob();
     const { status } = response;
-    if (status === 503) health.set("away", data.message);
+    if (status === 503) health.set("away", data?.message);
     else if (status !== 401 && status !== 403) health.set("fine");
     return { status, data, tag: response.headers.get("etag"), headers: response.headers };
   } catch (error) {
@@ -92,10 +92,12 @@ export const lack = (status, method) => (status === 401 ? "token" : status === 4
 export async function request(path, options = {}) {
   for (let tries = 0; ; tries++) {
     options.signal?.throwIfAborted();
+    const mark = tokenMark();
     const response = await send(path, options).catch((error) => {
       if (!(error instanceof Lost)) throw error;
     });
     const lacks = lack(response?.status, options.method);
+    if (lacks && mark !== tokenMark()) continue; // another token came while this one was on its way
     if (lacks) await needToken(lacks);
     else if (!response || isAway(response.status)) await pause(tries);
     else return response;

@@ -31,20 +31,36 @@ export function say(text) {
 
 /** Ask in a dialog; return the value of the button that closed it, "" for Escape. `lead` stands below the title. */
 export function ask({ title, lead, onsubmit, onTitle, ...properties }, ...children) {
-  const dialog = h("dialog", { class: "narrow", "aria-label": title, ...properties },
-    h("form", { method: "dialog", novalidate: true, onsubmit },
-      h("h1", { tabindex: "-1", autofocus: onTitle }, title), h("p", { class: "lead" }, lead), ...children));
+  const form = h("form", { method: "dialog", novalidate: true, onsubmit },
+    h("h1", { tabindex: "-1", autofocus: onTitle }, title), h("p", { class: "lead" }, lead), ...children);
+  const dialog = h("dialog", { class: "narrow", "aria-label": title, ...properties }, form);
   const before = document.activeElement;
   document.body.append(dialog);
   dialog.showModal();
-  return new Promise((resolve) =>
-    dialog.addEventListener("close", () => {
+  return new Promise((resolve) => {
+    // Browsers send `close` some time after a dialog has closed: until then it would still be in the page, as if it was
+    // open. So what closes a dialog removes it.
+    const end = (value) => {
       dialog.remove();
       before?.focus?.();
-      resolve(dialog.returnValue);
-    }),
-  );
+      resolve(value);
+    };
+    const unlessPrevented = (value) => (event) => {
+      if (event.defaultPrevented) return;
+      event.preventDefault();
+      end(value(event));
+    };
+    form.addEventListener("submit", unlessPrevented((event) => event.submitter?.value ?? ""));
+    dialog.addEventListener("cancel", unlessPrevented(() => ""));
+    dialog.addEventListener(DISMISSED, () => end(""));
+    dialog.addEventListener("close", () => end(""));
+  });
 }
+
+const DISMISSED = "dismissed";
+
+/** Close the dialog that a node is in, as Escape does. */
+export const dismiss = (node) => node?.closest("dialog")?.dispatchEvent(new Event(DISMISSED));
 
 /** Save a file that the page made. */
 export function download(name, blob) {

@@ -4,7 +4,14 @@
 const PREFIX = `storekeeper ${new URL(".", location.href).pathname} `;
 const memory = new Map();
 
-const NOTHING = { getItem: () => null, setItem: () => {}, removeItem: () => {}, length: 0 };
+const NOTHING = {
+  getItem: () => null,
+  setItem: () => {
+    throw new Error("nothing is kept");
+  },
+  removeItem: () => {},
+  length: 0,
+};
 const area = (name) => {
   try {
     return window[name];
@@ -15,25 +22,52 @@ const area = (name) => {
 const [tab, computer] = [area("sessionStorage"), area("localStorage")];
 const areas = [tab, computer];
 
+const isText = (value) => typeof value === "string";
+const isMissing = (value) => value === null || value === undefined;
+const isContent = (value) => isText(value?.name) && (isMissing(value.address) || isText(value.address));
+const isBased = ({ base, tag }) => (isMissing(base) || isContent(base)) && (isMissing(tag) || isText(tag));
+
+/** The form of a token. */
+export const TOKEN = /^skt_[A-Za-z0-9]{49}$/;
+
+/** What is kept under each name, or under each beginning of one that ends in a colon. */
+const SHAPES = new Map([
+  ["token", (value) => isText(value) && TOKEN.test(value)],
+  ["shortcut", (value) => typeof value === "boolean"],
+  ["seen", (value) => isText(value) && /^\d+\.[a-z2-7]{8}$/.test(value)],
+  ["draft:", (value) => isContent(value) && isBased(value) && !Number.isNaN(Date.parse(value.at))],
+  ["pending:", (value) =>
+    isContent(value?.payload) && isBased(value) && isText(value.key) && isText(value.mark) &&
+    Number.isFinite(value.at) && (isMissing(value.cursor) || isText(value.cursor))],
+]);
+
+/** Return what is kept under a name; what another program, or another version of this page, has kept is as nothing. */
 export function recall(name, otherwise = null) {
+  if (memory.has(name)) return memory.get(name);
+  const fits = SHAPES.get(name.replace(/:.*$/, ":"));
   for (const stored of areas) {
     try {
-      const text = stored.getItem(PREFIX + name);
-      if (text !== null) return JSON.parse(text);
+      const value = JSON.parse(stored.getItem(PREFIX + name));
+      if (value !== null && fits(value)) return value;
     } catch {
-      // Somebody else wrote it: as if nothing was there.
+      // It is no JSON.
     }
   }
-  return memory.has(name) ? memory.get(name) : otherwise;
+  return otherwise;
 }
 
 export function keep(name, value) {
-  memory.set(name, value);
+  memory.delete(name);
   try {
     (isShared() ? tab : computer).setItem(PREFIX + name, JSON.stringify(value));
   } catch {
-    // It stays in `memory`.
+    memory.set(name, value);
   }
+}
+
+/** Call `listener` when another tab keeps something under this name, or forgets it. */
+export function whenKeptElsewhere(name, listener) {
+  window.addEventListener("storage", ({ key }) => key === PREFIX + name && listener());
 }
 
 export function forget(name) {

@@ -1,7 +1,7 @@
 // Changes of others as they happen: the feed's events through `fetch`, which can send a token, and pages with their
 // tags where events do not get through. A hidden tab asks nothing, so that many tabs never use up the connections.
 
-import { authorization, BASE, epochOf, feed, health, isAway, Lost, pause, send } from "./api.js";
+import { authorization, BASE, epochOf, feed, health, isAway, Lost, pause, send, tokenMark } from "./api.js";
 
 const SILENCE = 25_000; // the service says something every 15 s
 const FIRST = 6000; // a stream begins with its place at once
@@ -41,10 +41,11 @@ let tag = null;
 async function catchUp(onChanges, onReset) {
   if (!feed.cursor) return false;
   const headers = tag ? { "If-None-Match": tag } : {};
+  const mark = tokenMark();
   const { status, data, tag: now } = await send(`changes?limit=${MANY}&after=${feed.cursor}`, { headers });
   if (status === 304) return false;
   if (status === 410) return renew(data.cursor);
-  if (status === 401) throw wantsToken();
+  if (status === 401) throw wantsToken(mark);
   if (isAway(status) || status !== 200) throw new Lost(String(status));
   if (data.head > Number.parseInt(data.next, 10)) return renew(`${data.head}.${epochOf(data.next)}`);
   if (data.changes.length) {
@@ -60,8 +61,9 @@ function renew(cursor) {
   return true;
 }
 
-function wantsToken() {
-  health.set("token");
+/** Say that a token is wanted, unless another one came since a request was sent with this one. */
+function wantsToken(mark) {
+  if (mark === tokenMark()) health.set("token");
   return new Lost("token");
 }
 
@@ -75,10 +77,11 @@ async function stream(onChanges, onReset, onState) {
   let timer = setTimeout(() => abort.abort(), FIRST);
   let began = false;
   try {
+    const mark = tokenMark();
     const headers = { Accept: "text/event-stream", ...authorization() };
     const url = new URL(`changes?after=${feed.cursor ?? "now"}`, BASE);
     const response = await fetch(url, { headers, signal: abort.signal, cache: "no-store" });
-    if (response.status === 401) throw wantsToken();
+    if (response.status === 401) throw wantsToken(mark);
     if (!response.ok || !response.headers.get("content-type")?.startsWith("text/event-stream")) return false;
     for await (const events of eventsOf(response.body)) {
       clearTimeout(timer);

@@ -34,7 +34,10 @@ export function write(target, payload, tag, base) {
 
 /** Go on with what was under way when the page was left. */
 export function resume() {
-  for (const name of kept("pending:")) run(name.slice("pending:".length));
+  for (const name of kept("pending:")) {
+    const target = name.slice("pending:".length);
+    if (/^(new|\d+)$/.test(target)) run(target);
+  }
 }
 
 /** Give up a write that has certainly not been done, or one that may be done as well. */
@@ -77,6 +80,7 @@ async function isSettled(target, tries) {
     return false;
   }
   const lacks = lack(response.status, "PUT");
+  if (lacks && write.mark !== tokenMark()) return false; // another token came meanwhile
   if (lacks) {
     tell(target, "token", pending(target));
     await needToken(lacks);

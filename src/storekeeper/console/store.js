@@ -118,7 +118,7 @@ export class Store {
       if (!waiting) this.tell("info", words.store.draft, draft.at);
       if (!waiting && !this.isNew && draft.tag !== tag && !equal(draft.base, store)) this.tell("warn", words.store.changed(null));
     } else {
-      forget(`draft:${this.id}`);
+      if (draft) forget(`draft:${this.id}`);
       this.fill(store);
     }
     this.lock(Boolean(waiting));
@@ -214,8 +214,9 @@ export class Store {
   refuse({ message, keys }) {
     this.status.className = "status bad";
     this.status.textContent = words.store.refused(message);
-    for (const field of keys) this.fields.mark(field, true);
-    this.fields.inputs[keys[0]]?.focus();
+    const named = Object.keys(this.fields.inputs).filter((field) => keys.includes(field));
+    for (const field of named) this.fields.mark(field, true);
+    if (named.length) this.fields.inputs[named[0]].focus();
   }
 
   async resolve({ payload: sent, base }) {

@@ -1,27 +1,59 @@
 // The one dialog that asks for a token, links that bring one, and signing out.
 
-import { ask, button, find, h, say } from "./dom.js";
-import { forget, isShared, keep, kept, recall, share } from "./keep.js";
-import { health, tokensComeFrom } from "./api.js";
+import { ask, button, dismiss, find, h } from "./dom.js";
+import { forget, isShared, keep, kept, recall, share, TOKEN, whenKeptElsewhere } from "./keep.js";
+import { health, isAway, Lost, pause, send, tokensComeFrom } from "./api.js";
+import { notify } from "./notice.js";
 import { words } from "./words.js";
 
-const FORM = /^skt_[A-Za-z0-9]{49}$/;
 const waiting = new Set();
 let asking = false;
+let considered = Promise.resolve(); // ends once no token of an address is left to decide on
 
 /** Take a token out of the address, where the browser's history and other people's eyes would keep it. */
 export function takeFromAddress() {
   const found = /^#token=(.*)$/.exec(location.hash);
   if (!found) return;
   history.replaceState(history.state, "", location.pathname + location.search);
-  if (FORM.test(found[1])) use(found[1]);
-  else say(words.token.malformed);
+  const [, token] = found;
+  const mine = recall("token");
+  if (!TOKEN.test(token)) notify(words.token.malformed);
+  else if (!mine || mine === token) use(token);
+  else considered = considered.then(() => consider(token));
+}
+
+/** Use the token of a link, to which any page can lead: in the place of one that works only if the person agrees. */
+async function consider(token) {
+  const mine = recall("token");
+  if (!(await works(token))) return notify(words.token.notTaken);
+  if (mine && (await works(mine)) && !(await agreed())) return;
+  if (recall("token") === mine) use(token);
+}
+
+/** Return whether the service knows a token. */
+async function works(token) {
+  for (let tries = 0; ; tries++) {
+    const headers = { Authorization: `Bearer ${token}` };
+    const response = await send("stores?limit=1", { headers }).catch((error) => {
+      if (!(error instanceof Lost)) throw error;
+    });
+    if (response && !isAway(response.status)) return response.status !== 401;
+    await pause(tries);
+  }
+}
+
+async function agreed() {
+  const answer = await ask({ title: words.token.another, lead: words.token.anotherWhy },
+    h("div", { class: "actions" },
+      h("button", { class: "primary", value: "keep" }, words.token.keepMine),
+      h("button", { value: "use" }, words.token.useOther)));
+  return answer === "use";
 }
 
 function use(token) {
   keep("token", token);
   health.set("fine");
-  find("token")?.closest("dialog").close(); // it came by a link, or from another tab
+  dismiss(find("token")); // it came by a link, or from another tab
   for (const resume of waiting) resume();
   waiting.clear();
   window.dispatchEvent(new Event("token"));
@@ -39,7 +71,7 @@ export async function askForToken(state = health.state) {
   const lead = state === "readonly" ? words.token.readonly : recall("token") ? words.token.refused : words.token.needed;
   const submit = (event) => {
     const token = field.value.trim();
-    if (FORM.test(token)) return;
+    if (TOKEN.test(token)) return;
     event.preventDefault();
     error.textContent = words.token.malformed;
     error.hidden = false;
@@ -51,7 +83,7 @@ export async function askForToken(state = health.state) {
     h("label", { class: "check" }, shared, h("span", {}, words.token.shared)),
     h("div", { class: "actions" },
       h("button", { class: "primary", value: "use" }, words.token.use),
-      button(words.cancel, (event) => event.target.closest("dialog").close())));
+      button(words.cancel, (event) => dismiss(event.target))));
   asking = false;
   if (closed !== "use") return;
   forget("token");
@@ -67,11 +99,15 @@ export function signOut() {
 
 tokensComeFrom((state) => {
   const another = new Promise((resolve) => waiting.add(resolve));
-  if (!find("token")) askForToken(state);
+  considered.then(() => {
+    if (waiting.size && !find("token")) askForToken(state);
+  });
   return another;
 });
 // Another tab signed in, or out.
-window.addEventListener("storage", (event) => {
-  if (event.key?.endsWith(" token") && event.newValue) use(recall("token"));
+whenKeptElsewhere("token", () => {
+  const token = recall("token");
+  if (token) use(token);
+  else location.reload();
 });
 window.addEventListener("hashchange", takeFromAddress);

@@ -95,11 +95,17 @@ export const words = {
     malformed: "This is not a complete token: one begins with skt_ and has 53 characters.",
     shared: "This is a shared computer: forget the token with this tab", use: "Use this token",
     give: "Give a token", out: "Sign out",
+    another: "Use the token of this link?",
+    anotherWhy:
+      "This browser has a token that works. Keep it if you did not ask for another: with another person's token, " +
+      "what you change is recorded under their name.",
+    keepMine: "Keep my token", useOther: "Use the token of the link",
+    notTaken: "The token of this link does not work, so it was not used.",
   },
 
   notices: {
     offline: "The service cannot be reached. What you type is kept, and all goes on by itself when it is back.",
-    away: (reason) => `The service cannot do this now (${reason}). It is tried again by itself.`,
+    away: (reason) => `The service cannot do this now${reason && ` (${reason})`}. It is tried again by itself.`,
     token: "This service asks for a token.", refused: "Your token is not good any more.",
     readonly: "Your token may only read.", failed: "That did not work. Try again.",
     unsaved: (target) => (target === "new" ? "The new store was not created." : `Store ${target} was not saved.`),
