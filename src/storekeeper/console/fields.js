@@ -67,7 +67,7 @@ export class Fields {
   }
 
   mark(field, isBad) {
-    this.inputs[field]?.setAttribute("aria-invalid", String(isBad));
+    this.inputs[field].setAttribute("aria-invalid", String(isBad));
   }
 
   lock(isLocked) {

@@ -61,7 +61,7 @@ export class List {
   async load(more) {
     this.abort?.abort();
     this.abort = new AbortController();
-    const limit = more ? PAGE : Math.min(Math.max(history.state?.rows ?? 0, PAGE), 1000);
+    const limit = more ? PAGE : Math.min(Math.max(Number(history.state?.rows) || 0, PAGE), 1000);
     const query = more ? this.next : new URLSearchParams({ limit, ...(this.q && { q: this.q }) });
     let response;
     try {
@@ -194,7 +194,7 @@ export class List {
   key(event) {
     const rows = [...this.body.rows];
     const at = rows.indexOf(event.target.closest("tr"));
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+    const to = new Map([["ArrowDown", at + 1], ["ArrowUp", at - 1], ["Home", 0], ["End", rows.length - 1]]).get(event.key);
     if (to === undefined || (at < 0 && (event.target !== this.field || event.key !== "ArrowDown"))) return;
     event.preventDefault();
     if (to < 0) this.field.focus();

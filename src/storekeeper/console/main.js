@@ -13,7 +13,7 @@ import { Store } from "./store.js";
 import { askForToken, signOut, takeFromAddress } from "./token.js";
 import { words } from "./words.js";
 
-const views = {};
+const views = new Map();
 const list = new List();
 const store = new Store(list);
 const home = h("div", { class: "split" }, list.node, store.node);
@@ -59,9 +59,15 @@ async function follow() {
 }
 
 async function other(view) {
-  views[view] ??= view === "changes" ? new Recent() : new (await import("./importing.js")).Importing();
-  await views[view].show();
-  return views[view].node;
+  if (!views.has(view)) views.set(view, await made(view));
+  await views.get(view).show();
+  return views.get(view).node;
+}
+
+async function made(view) {
+  if (view === "changes") return new Recent();
+  const { Importing } = await import("./importing.js");
+  return new Importing();
 }
 
 function show(node) {
@@ -79,7 +85,7 @@ function take(changes) {
     if (!isMuch) list.apply(change, isOwn || String(change.store.id) === store.id ? null : tag);
     if (!isOwn && String(change.store.id) === store.id) store.changed(change);
   }
-  views.changes?.take(changes);
+  views.get("changes")?.take(changes);
   unseen.take(changes);
 }
 

@@ -69,8 +69,8 @@ export class Preview {
   /** What the file says of a field in a row that is not imported. */
   cell({ row }, field) {
     const from = this.sheet[field];
-    const known = Object.fromEntries(Object.entries(row).map(([name, value]) => [name.toLowerCase(), value]));
-    const text = (name) => known[name.toLowerCase()] ?? "";
+    const known = new Map(Object.entries(row).map(([name, value]) => [name.toLowerCase(), value]));
+    const text = (name) => known.get(name.toLowerCase()) ?? "";
     return shown((several(from) ? from.replace(/\{([^{}]*)\}/g, (_, name) => text(name)) : text(from)), words.none[field]);
   }
 

@@ -1,10 +1,16 @@
 // Where one is: view, search and store are in the address, so that back, reload and bookmarks work.
 
-/** The place that the address names; `store` is an id as text, "new", or null. */
+const VIEWS = ["list", "changes", "import"];
+
+/** The place that the address names; `store` is an id as text, "new", or null. Any other view is the list. */
 export function place() {
   const query = new URLSearchParams(location.search);
-  return { view: query.get("view") ?? "list", q: query.get("q") ?? "", store: query.get("store") };
+  const view = VIEWS.find((name) => name === query.get("view")) ?? "list";
+  return { view, q: query.get("q") ?? "", store: plain(query.get("store")) };
 }
+
+/** An id without the zeros in front of it, as the service has it: drafts and changes go by it. */
+const plain = (id) => id?.replace(/^0+(?=\d+$)/, "") || null;
 
 /** The address of a place, relative to the console. */
 export function href({ view = "list", q = "", store = null }) {
