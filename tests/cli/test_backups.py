@@ -6,6 +6,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from storekeeper.domain.errors import CannotStart
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import backups, databases
 from tests.campaigns.crash import kill_at
-from tests.harness.cases import case
+from tests.harness.cases import case, thorough
 from tests.harness.client import create, fill, load, until
 from tests.harness.command import Done
 from tests.harness.command import run as run_command
@@ -358,6 +359,43 @@ def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(
     assert verified(kept.path)[1].startswith(
         f"storekeeper: {checksum}: cannot be read (Is a directory): "
     )
+
+
+_HISTORY = """WITH RECURSIVE n(seq) AS (SELECT 4 UNION ALL SELECT seq + 1 FROM n WHERE seq < ?1)
+  INSERT INTO changes (seq, store_id, name, at, count, token_number)
+  SELECT seq, (seq - 1) % 3 + 1, 'Name ' || seq, 9000000000000, 3, 0 FROM n"""
+_NOW = """UPDATE stores SET (version, name, address, folded) =
+  (SELECT seq, name, NULL, lower(name) FROM changes WHERE store_id = id ORDER BY seq DESC LIMIT 1)"""
+
+
+@pytest.mark.parametrize("command", ["verify", *thorough("restore")])
+def test_a_long_history_takes_no_more_memory_than_a_short_one(
+    kept: Sqlite, folder: Path, command: str
+) -> None:
+    """Each change would take some 40 bytes if not each were forgotten before the next one."""
+    peaks = []
+    for count in (1_000, 300_000):
+        file = shutil.copy(kept.path, folder / f"{count}.db")
+        with closing(apsw.Connection(str(file))) as connection:
+            connection.execute(_HISTORY, (count,))
+            connection.execute(_NOW)
+        peaks.append(peak_memory(command, str(file), f"--database=sqlite:///{folder}/new-{count}"))
+    assert peaks[1] - peaks[0] < 8 * 2**20  # caches of pages fill
+
+
+_PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""A small process starts the command: else the memory of this one would count."""
+
+
+def peak_memory(command: str, file: str, database: str) -> int:
+    options = [database] * (command == "restore")
+    measured = [sys.executable, "-c", _PEAK, *COMMAND, command, file, *options]
+    done = subprocess.run(measured, capture_output=True, check=True)
+    return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
 
 
 def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder: Path) -> None:
