@@ -1,1 +1,1 @@
-"""What tests start, ask and break: processes, sockets, databases, proxies, a browser."""
+"""What tests start, query and break: processes, sockets, databases, proxies, a browser."""

@@ -1,4 +1,4 @@
-"""An ASGI application, called as a server calls it, and the response that it sends."""
+"""An ASGI application, called as a server would call it, and the response that it sends."""
 
 import asyncio
 from typing import Any
@@ -24,10 +24,10 @@ def scope_of(method: str, path: str, query: bytes = b"", **more: Any) -> dict[st
 
 
 async def called(app: Service, scope: dict[str, Any], *messages: Message) -> list[Message]:
-    """Call an application; the client is gone after what it sends, but stays for a response that
-    began.
+    """Call an application; the client leaves after what it sends, but waits for a response that has
+    begun.
 
-    Give what the application sent.
+    Return what the application sent.
     """
     sent: list[Message] = []
     waiting = [*messages, {"type": "http.disconnect"}]
@@ -45,7 +45,7 @@ async def called(app: Service, scope: dict[str, Any], *messages: Message) -> lis
 
 
 def body(*parts: bytes) -> list[Message]:
-    """Return the messages of a body in parts."""
+    """Return the messages of a body that is sent in parts."""
     return [
         {"type": "http.request", "body": part, "more_body": at < len(parts)}
         for at, part in enumerate(parts, 1)

@@ -1,4 +1,4 @@
-"""A real browser: Debian's Chromium, driven headless, its profile in a temporary folder."""
+"""A real browser: Debian's Chromium, headless, with its profile in a temporary folder."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.harness.machine import need
 
-# Without these Chromium looks for its maker's hosts at every start.
+# Without these, Chromium contacts its vendor's hosts at every start.
 QUIET = [
     "--disable-background-networking",
     "--disable-component-update",
@@ -21,13 +21,13 @@ QUIET = [
 
 WHOLE = ("chromium", "chromium-browser", "google-chrome")
 QUICK = ("chromium-headless-shell", *WHOLE)
-"""Programs, the best first: Chromium without windows takes a quarter of the time, but sends no
+"""Programs, best first: the headless shell takes a quarter of the time, but sends no
 Accept-Language."""
 
 
 @contextmanager
 def chromium(*options: str, programs: Sequence[str] = QUICK) -> Iterator[Browser]:
-    """Start the browser; `options` are further ones of its own."""
+    """Start the browser with these further options."""
     program = next(filter(None, map(shutil.which, programs)), None)
     if program is None:
         need("browser", "Chromium is not installed")
@@ -44,8 +44,8 @@ def chromium(*options: str, programs: Sequence[str] = QUICK) -> Iterator[Browser
 
 @contextmanager
 def page(*options: str, programs: Sequence[str] = QUICK) -> Iterator[tuple[Page, list[str]]]:
-    """Open an empty page; beside it a list of everything that went wrong on it, or left the
-    machine."""
+    """Open an empty page; return it with a list of everything that goes wrong on it or is sent
+    outside the machine."""
     with chromium(*options, programs=programs) as browser:
         opened = browser.new_page()
         faults: list[str] = []

@@ -1,5 +1,5 @@
-"""Many small cases in one test, as each of its own would cost more around it than in it; and
-those for later."""
+"""Many small cases in one test, where a test for each would cost more than the cases; and thorough
+cases."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +9,13 @@ import pytest
 
 
 def thorough(*values: Any) -> list[Any]:
-    """Return values of a test's parameter that are more of the same."""
+    """Return values of a test's parameter for thorough runs only."""
     return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
 
 
 @contextmanager
 def case(name: object) -> Iterator[None]:
-    """Let a failure say which case it was."""
+    """Make a failure say which case it was."""
     try:
         yield
     except BaseException as error:

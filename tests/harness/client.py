@@ -1,5 +1,4 @@
-"""What tests of the API do over and over: create a store, look whether all went well or nothing
-changed."""
+"""What tests of the API do often: create stores, check for success, check that nothing changed."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from tests.harness.process import TIMEOUT, Response, Running
 
 
 def assert_success(response: Response) -> None:
-    """Status 200 with the two headers that the contract names."""
+    """Check for status 200 with the two headers of the contract."""
     assert response.status == 200, response
     assert response.headers["content-type"] == "application/json; charset=utf-8"
     assert response.headers["cache-control"] == "no-cache"
@@ -32,7 +31,7 @@ def create(service: Running, name: str, address: str | None = None) -> int:
 
 @contextmanager
 def nothing_changes(service: Running) -> Iterator[None]:
-    """Every store is afterwards as it was before, and there is one at least."""
+    """Check that every store, and there must be one, is the same after the block as before."""
     before = service.request("GET", "/api/stores").body
     assert len(before) > 2
     yield
@@ -40,8 +39,8 @@ def nothing_changes(service: Running) -> Iterator[None]:
 
 
 def fill(folder: Path, payloads: Iterable[Payload]) -> None:
-    """Create many stores at once in the database that `serving` has in a folder; a service may
-    run on it."""
+    """Create many stores at once in the database that `serving` has in a folder; a service may be
+    running on it."""
     load(f"sqlite:///{folder}/stores.db", payloads)
 
 
@@ -55,8 +54,7 @@ def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep every write to the database in a folder waiting, as another process does that writes
-    for long."""
+    """Block every write to the database in a folder, as a long write of another process would."""
     other = apsw.Connection(str(folder / "stores.db"))
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -67,7 +65,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def until(done: Callable[[], object]) -> None:
-    """Look again and again until something outside this process is so."""
+    """Wait until a condition outside this process is true."""
     give_up = time.monotonic() + TIMEOUT
     while not done():
         assert time.monotonic() < give_up

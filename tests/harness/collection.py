@@ -1,5 +1,5 @@
-"""What tests ask of a collection, of whatever kind, and the stores that they put into it. Quick
-to import."""
+"""What tests ask of any kind of collection, and the stores that they put into it. Quick to
+import."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from storekeeper.storage.collection import Collection, Eventual, Listing, Query,
 
 T = TypeVar("T")
 MANY = 2500
-"""More than two pages of a long list, whatever a page is (at most 1,000)."""
+"""More than two pages of a long list, whatever the size of a page (at most 1,000)."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -23,18 +23,18 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def numbered(count: int, name: str = "") -> Iterator[Payload]:
-    """Return payloads that differ, but for the name if one is given."""
+    """Return different payloads, all with the same name if one is given."""
     for number in range(1, count + 1):
         yield Payload(name or f"Store {number}", f"{number} Road")
 
 
 def create(collection: Collection, payload: Payload) -> asyncio.Future[Store]:
-    """Add a store; a create always has one."""
+    """Add a store; a create always returns one."""
     return cast("asyncio.Future[Store]", collection.write(Create(payload)))
 
 
 def replace(collection: Collection, id: int, payload: Payload) -> asyncio.Future[Store | None]:
-    """Replace a store, None if there is none of that id."""
+    """Replace a store; return None if no store has that id."""
     return collection.write(Replace(id, payload))
 
 
@@ -44,7 +44,7 @@ async def get(collection: Collection, id: int) -> Store | None:
 
 
 async def listing(collection: Collection, name: str | None = None) -> Listing:
-    """Begin to read a list, whether the result is there now or later."""
+    """Start to read a list, whether the result is there now or later."""
     return await now(collection.list(Query(name)))
 
 
@@ -54,7 +54,7 @@ async def state(collection: Collection) -> State:
 
 
 async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:
-    """Read a list to its end."""
+    """Read a whole list."""
     found = await listing(collection, name)
     parts = [found.first]
     if found.rest is not None:

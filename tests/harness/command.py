@@ -1,8 +1,8 @@
-"""The command line in the test's own process: its real main, its real standard streams; only the
-process is not new.
+"""The command line in the test's own process: the real main and real standard streams, without a
+new process.
 
-For what a command says and does. How a process starts and ends, or is interrupted, is for
-`tests.harness.process`.
+This is for what a command says and does. `tests.harness.process` tests how a process starts, ends
+or is interrupted.
 """
 
 import gc
@@ -37,7 +37,7 @@ def run(
     stdin: bytes = b"",
     stdout: IO[bytes] | None = None,
 ) -> Done:
-    """Run a command to its end, with `stdin` in a pipe; what goes to a `stdout` that is given is
+    """Run a command to its end, with `stdin` in a pipe; if `stdout` is given, what goes there is
     not returned."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         with fed(stdin) as given:
@@ -48,7 +48,8 @@ def run(
 
 
 def run_on_terminal(*args: str, typed: bytes) -> Done:
-    """Run a command on a terminal where this is `typed`; its stderr is what the terminal shows."""
+    """Run a command on a terminal where `typed` is entered; its stderr is what the terminal
+    shows."""
     ours, theirs = pty.openpty()
     os.write(ours, typed)
     shown = b""
@@ -67,12 +68,12 @@ def _status(args: Sequence[str], env: dict[str, str] | None, *files: IO[bytes]) 
     with (
         patch.dict(os.environ, environment(env), clear=True),
         patch.object(sys, "argv", ["storekeeper", *args]),
-        # Else usage texts name pytest.
+        # Otherwise usage texts would name pytest.
         patch.object(sys.modules["__main__"], "__package__", None),
         _standard_streams(*files),
         warnings.catch_warnings(),
     ):
-        # What a command leaves to the end of its process ends here.
+        # What a command leaves for the end of its process ends here.
         warnings.simplefilter("ignore", ResourceWarning)
         status = 0
         heeded = signal.getsignal(signal.SIGINT)
@@ -83,7 +84,7 @@ def _status(args: Sequence[str], env: dict[str, str] | None, *files: IO[bytes]) 
         finally:
             if (
                 signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-            ):  # a command that has committed ignores it to its end
+            ):  # a command that has committed ignores it until its end
                 signal.signal(signal.SIGINT, heeded)
         gc.collect()
     return status
@@ -91,7 +92,7 @@ def _status(args: Sequence[str], env: dict[str, str] | None, *files: IO[bytes]) 
 
 @contextmanager
 def _standard_streams(*files: IO[bytes]) -> Iterator[None]:
-    """Have the descriptors 0, 1 and 2, and Python's streams on them, be these files."""
+    """Let the descriptors 0, 1 and 2, and Python's streams on them, be these files."""
     names = ("stdin", "stdout", "stderr")
     before = [getattr(sys, name) for name in names]
     for stream in before[1:]:

@@ -1,5 +1,4 @@
-"""The console in a real browser: pages of any size and scheme, each watched for whatever goes
-wrong on it."""
+"""The console in a real browser: pages of any size and colour scheme, watched for errors."""
 
 import json
 import re
@@ -15,8 +14,8 @@ from tests.harness.process import Running
 from tests.harness.tokens import add_token, now
 
 OTHER_HOST = "stores.test"
-"""A name that leads the browser to 127.0.0.1, whose pages it does not trust as it does
-loopback's."""
+"""A name that resolves to 127.0.0.1 in the browser, which does not trust its pages as it does those
+of loopback."""
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -29,21 +28,21 @@ HOSTILE = [
 """The names of the first stores that the console's tests share."""
 
 HARBOUR = 120
-"""Id of the store before `Harbour 1`."""
+"""The id of the store before `Harbour 1`."""
 
 PATIENCE = 30_000
-"""Milliseconds that a page on a busy machine may take to show what it has to."""
+"""How many milliseconds a page may take to show something, on a busy machine."""
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
 _REFUSALS = re.compile(
     r"Failed to load resource: (net::ERR|the server responded with a status of (401|403|404|410|412|422|503))"
 )
-"""What Chromium says of each response that is no success, and of a service that is gone."""
+"""What Chromium reports for a response that is not a success, and for a service that is gone."""
 
 
 class Console:
-    """A page with the console of a service; `faults` is what its browser reported."""
+    """A page with the console of a service; `faults` has what its browser reported."""
 
     def __init__(self, page: Page, service: Running, host: str) -> None:
         self.page = page
@@ -72,7 +71,7 @@ class Console:
 
     @property
     def address(self) -> str:
-        """What stands behind the console's address."""
+        """The part of the address after the console's own."""
         return self.page.url.removeprefix(self.base)
 
     @property
@@ -114,8 +113,7 @@ def console(
     *,
     refusals: bool = False,
 ) -> Iterator[Console]:
-    """Open a page of its own; at its end nothing may have gone wrong on it but `refusals`, if
-    they are expected."""
+    """Open a separate page; at its end, nothing may have gone wrong but expected `refusals`."""
     viewport: Any = {"width": size[0], "height": size[1]}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, locale="en-GB")
     try:
@@ -128,7 +126,7 @@ def console(
 
 
 class Guarded:
-    """A service without stores where writes need a token."""
+    """Run a service without stores whose writes need a token."""
 
     def __init__(self, service: Running, url: str) -> None:
         self.service = service
@@ -151,8 +149,8 @@ class Guarded:
 
 
 def lose_response(page: Page, path: str, then: Any = lambda: None) -> list[str]:
-    """Let the next write to a path arrive, call `then`, lose the response; return the keys that
-    it is sent with."""
+    """Let the next write to a path arrive, call `then`, lose the response; return the keys of all
+    attempts."""
     keys: list[str] = []
 
     def lose(route: Route) -> None:
@@ -187,6 +185,6 @@ def add(service: Running, name: str, address: str | None = None, **headers: str)
 
 
 def put(service: Running, id: int, name: str, address: str | None = None, **headers: str) -> None:
-    """Replace a store, as somebody else would."""
+    """Replace a store, as another user would."""
     body = {"name": name} if address is None else {"name": name, "address": address}
     assert service.request("PUT", f"/api/stores/{id}", body, headers).status == 200

@@ -1,4 +1,4 @@
-"""One of every kind of request, good and bad, as raw bytes: both adapters have to give the same
+"""One request of every kind, good and bad, as raw bytes: both adapters must give the same
 responses."""
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.harness.sized_requests import OVER
 from tests.harness.wire import PAYLOAD, SLOW, chunked, create, request
 
 MANY = 1200
-"""Stores of one name: a list of them is streamed."""
+"""Stores with one name, whose list is streamed."""
 
 TARGETS = [
     *(

@@ -1,6 +1,6 @@
-"""Every kind of database that a Collection can be in, for the tests that hold it to its promises.
+"""Every kind of database for a Collection, for the tests that hold it to its promises.
 
-A new one is a class like `Sqlite` and a line in `KINDS`.
+To add one, write a class like `Sqlite` and a line in `KINDS`.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -30,16 +30,16 @@ _KEEP_KEYS = """
 
 
 class Database(Protocol):
-    """One empty database of a test's own; handles on it are like instances of the service."""
+    """One empty database of a test; handles on it are like instances of the service."""
 
     url: str
 
     def changes(self) -> list[ChangeRow]:
-        """Return what stands in its table of changes, by seq, read without the code under test."""
+        """Return the rows of its table of changes, by seq, read without the code under test."""
         ...
 
     def key_rows(self) -> list[tuple[str, int, int]]:
-        """Return key, request and seq of what stands in its table of keys, the oldest first."""
+        """Return key, request and seq of the rows of its table of keys, oldest first."""
         ...
 
     def add_keys(self, count: int, at: int) -> None:
@@ -48,14 +48,14 @@ class Database(Protocol):
         ...
 
     def keep_keys(self) -> None:
-        """Have a trigger refuse to delete keys."""
+        """Let a trigger refuse to delete keys."""
         ...
 
 
 @asynccontextmanager
 async def handle(database: Database) -> AsyncIterator[Collection]:
-    """Open another handle on a database, as the service does; close it at the end. A failed one
-    fails the test."""
+    """Open another handle on a database, as the service does, and close it at the end; a failed
+    handle fails the test."""
     failures: list[object] = []
     collection = databases.database(database.url).open_collection(failures.append)
     try:
@@ -137,10 +137,10 @@ def _postgres(folder: Path) -> Iterator[Database]:
 
 
 class Kind(Protocol):
-    """Makes an empty database, with `folder` for its files, and takes it away."""
+    """Makes an empty database, with `folder` for its files, and removes it."""
 
     def __call__(self, folder: Path) -> AbstractContextManager[Database]:
-        """Make one."""
+        """Make a database."""
         ...
 
 
@@ -148,8 +148,8 @@ KINDS: dict[str, Kind] = {"sqlite": _sqlite, "postgres": _postgres}
 
 
 def postgres() -> Server:
-    """Return the PostgreSQL that the tests of this process share; skip the test if there cannot
-    be one."""
+    """Return the PostgreSQL that the tests of this process share; skip the test if there cannot be
+    one."""
     try:
         return shared()
     except Missing as error:

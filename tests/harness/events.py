@@ -10,7 +10,7 @@ from tests.harness.process import TIMEOUT, Running
 
 
 class Message(NamedTuple):
-    """What comes between two empty lines. `event` is "" for one without data, ":" for a comment."""
+    """What is between two empty lines; `event` is "" if there is no data, ":" for a comment."""
 
     event: str
     id: str
@@ -18,7 +18,7 @@ class Message(NamedTuple):
 
 
 class Listener:
-    """A stream of changes; iterating over it returns each message until the stream ends, whole
+    """A stream of changes; iterating over it returns each message until the stream ends, complete
     or not.
 
     Its `cursor` is what a browser would send as Last-Event-ID.
@@ -60,8 +60,8 @@ class Listener:
             fields = {}
 
     def until(self, done: Callable[[Message], bool]) -> list[Message]:
-        """Return all messages up to one; raise AssertionError if the stream ends or takes long
-        before."""
+        """Return all messages up to this one; raise AssertionError if the stream ends, or takes
+        long, before that."""
         found = []
         deadline = time.monotonic() + TIMEOUT
         for message in self:
@@ -72,7 +72,7 @@ class Listener:
         raise AssertionError(f"the stream ended after {found}")
 
     def changes(self, count: int) -> list[Any]:
-        """Return the data of so many changes."""
+        """Return the data of this many changes."""
         left = iter(range(count - 1, -1, -1))
         found = self.until(lambda message: message.event == "change" and next(left) == 0)
         return [message.data for message in found if message.event == "change"]
@@ -85,5 +85,5 @@ class Listener:
         try:
             while line := self._response.readline():
                 yield line.decode().rstrip("\n")
-        except (HTTPException, ConnectionError):  # it was cut
+        except (HTTPException, ConnectionError):  # the last message was cut off
             return

@@ -1,9 +1,8 @@
-"""Commands that are forked from a process which has imported them: a start takes a fifth of its
-time.
+"""Forks commands from a process that has already imported them, which takes a fifth of the time.
 
     python -m tests.harness.forks
 
-does so for each command on its standard input, a socket, and tells how each has ended.
+does so for each command on its standard input, a socket, and reports how each one ended.
 """
 
 import atexit
@@ -31,11 +30,11 @@ IMPORTED = [
     "uvloop",
 ]
 FREE = ("STOREKEEPER_", "PG", "PYTEST_", "WEAKENED")
-"""How the names of variables begin that mean nothing while Python starts and imports."""
+"""Prefixes of variables that mean nothing while Python starts and imports."""
 
 NEVER = {"FORKED": "no"}
-"""A variable of a process that has to be started: where it counts that Python clears its memory
-at the end."""
+"""A variable of a process that must be started, because it matters that Python clears its memory at
+the end."""
 
 
 class Server:
@@ -52,33 +51,33 @@ class Server:
             )
 
     def can(self, env: Mapping[str, str]) -> bool:
-        """Return whether a process with this environment would be as one that is started."""
+        """Return whether a fork with this environment would behave like a started process."""
         differ = dict(set(env.items()) ^ set(self._env.items()))
         return all(name.startswith(FREE) for name in differ)
 
     def start(
         self, command: Sequence[str], env: Mapping[str, str], files: Sequence[int]
     ) -> "Forked":
-        """Fork a Python program, `files` its standard streams, in a session of its own."""
+        """Fork a Python program in its own session, with `files` as its standard streams."""
         message = json.dumps([list(command), dict(env), str(Path.cwd())]).encode()
         with self._lock:
             socket.send_fds(self._ours, [message], files)
             return Forked(self, command, int(self._ours.recv(32)))
 
     def status(self, pid: int) -> int:
-        """Return how a process that has ended did so."""
+        """Return how a process ended."""
         with self._lock:
             self._ours.send(b"%d" % pid)
             return os.waitstatus_to_exitcode(int(self._ours.recv(32)))
 
     def stop(self) -> None:
-        """End it; what it has forked goes on."""
+        """End it; the processes that it has forked continue."""
         self._ours.close()
         self._process.wait()
 
 
 class Forked(subprocess.Popen[bytes]):
-    """A forked process, used as one that was started."""
+    """A forked process, with the interface of a started one."""
 
     def __init__(self, server: Server, command: Sequence[str], pid: int) -> None:
         self.args, self.pid = command, pid
@@ -151,8 +150,8 @@ def main() -> None:
 
 
 def run(program: str) -> None:
-    """Run a program to its end as Python would, but leave its memory to the kernel: to clear it
-    took half of all."""
+    """Run a program to its end as Python would, but leave its memory to the kernel: clearing it
+    took half of the time."""
     try:
         runpy.run_path(program, run_name="__main__")
         status: object = 0
@@ -161,7 +160,9 @@ def run(program: str) -> None:
     if isinstance(status, int):
         threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does first of all
         atexit._run_exitfuncs()
-        with suppress(Exception):  # as of a pipe that nobody reads: Python says so, below
+        with suppress(
+            Exception
+        ):  # for example, if its output is a closed pipe: Python reports that below
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status & 0xFF)

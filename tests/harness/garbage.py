@@ -1,5 +1,5 @@
-"""What is left to the garbage collector, which comes seldom: a process may grow by gigabytes
-until then."""
+"""What is left to the garbage collector, which runs seldom: a process may grow by gigabytes until
+then."""
 
 import gc
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Fail if what is done meanwhile leaves anything that only the garbage collector frees."""
+    """Fail if the block leaves anything that only the garbage collector frees."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Imports without a command: a text as the rows of a file, into a database."""
+"""Imports without a command: a text, as the rows of a file, into a database."""
 
 import io
 from collections.abc import Callable
@@ -41,7 +41,8 @@ def import_or_replay(
     begin_rejects: Callable[[], Reject] = staging.keep_no_rejects,
     **options: Any,
 ) -> Plan | Counts:
-    """Import a file with this content, or return what an import with the same key did."""
+    """Import a file with this content, or return the result of an earlier import with the same
+    key."""
     order = Import(match, **options)
     rows = SheetRows(open_sheet(io.BytesIO(data.encode())), layout_of(order))
     opened = databases.database(database.url)

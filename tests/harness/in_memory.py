@@ -1,4 +1,4 @@
-"""A collection in memory, decided by `commands.apply` as every database's is. Quick to import."""
+"""A collection in memory that `commands.apply` decides, as in every database. Quick to import."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ EPOCH = "abcdefgh"
 
 @dataclass
 class Done:
-    """The result of a write, there at once."""
+    """The result of a write, available at once."""
 
     value: Result | Unavailable
 
@@ -47,8 +47,8 @@ class Done:
 
 
 class InMemory:
-    """A collection of a list of changes, one in each second since 1970; `fails` is what its next
-    call raises."""
+    """A collection that keeps a list of changes, one per second since 1970; its next call raises
+    `fails`."""
 
     def __init__(self, *payloads: Payload) -> None:
         self.changes: list[Change] = []
@@ -156,7 +156,7 @@ def _encoded(stores: Sequence[Store]) -> bytes:
 
 
 class Later(InMemory):
-    """The same, whose every result comes in the event loop's next iteration."""
+    """The same, but every result comes in the next iteration of the event loop."""
 
     def get(self, id: int) -> Any:
         return _later(super().get(id))
@@ -200,7 +200,7 @@ def ask_later(
     *headers: tuple[bytes, bytes],
     **settings: Any,
 ) -> Response:
-    """Return the response on a collection whose results come later."""
+    """Return the response from a collection whose results come later."""
 
     async def main() -> Response:
         application = _application(collection, **settings)
@@ -215,8 +215,8 @@ def ask_later(
 
 
 def an_application(*, tokens: bool = False, **settings: Any) -> Application:
-    """Return an application without a database, which can plan; with `tokens`, of which none is
-    known."""
+    """Return an application without a database that can only plan; with `tokens`, it requires them
+    but knows none."""
     collection: Any = InMemory()
     return make_application(
         collection, Settings(**settings), TokenTable(collection) if tokens else None
@@ -224,7 +224,7 @@ def an_application(*, tokens: bool = False, **settings: Any) -> Application:
 
 
 def a_request(method: str, target: bytes, headers: Fields = (), body: bytes = b"") -> Request:
-    """Return a whole request as a reader makes it."""
+    """Return a complete request, as a reader makes it."""
     request = Request(method, target, headers, "1.1", True, body)
     identify(request)
     return request

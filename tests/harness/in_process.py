@@ -1,8 +1,7 @@
-"""The service inside the test's own process: real parts, but for the socket, whose place a
-`Line` takes.
+"""The service inside the test's own process: real parts, except that a `Line` replaces the socket.
 
-What depends on time is told the time (`Connection.sweep`), and what a client does not read stays
-on the line.
+Code that depends on time is told the time (`Connection.sweep`), and what a client does not read
+stays on the line.
 """
 
 import asyncio
@@ -29,8 +28,8 @@ HIGH_WATER = 64 * 1024
 
 
 class Line(asyncio.Transport):
-    """A transport without a socket. While `stuck`, the client reads nothing and what is sent to
-    it piles up."""
+    """A transport without a socket; while `stuck`, the client reads nothing, and what is sent to it
+    piles up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +57,7 @@ class Line(asyncio.Transport):
         return b"".join(self._sent)
 
     def client_reads(self, amount: int) -> None:
-        """Take so many bytes off the line, as a client that reads does."""
+        """Take this many bytes off the line, as a client that reads does."""
         self.unread = max(0, self.unread - amount)
         if self.unread == 0 and self._closing:
             self._lose()
@@ -92,7 +91,7 @@ class Line(asyncio.Transport):
         return self._closing
 
     def close(self) -> None:
-        """Close once all is read."""
+        """Close once everything has been read."""
         self._closing = True
         if not self.unread:
             self._lose()
@@ -109,14 +108,15 @@ class Line(asyncio.Transport):
 
 
 class Careful(Connection):
-    """A connection that reads every request the careful way, and has nothing from a cache."""
+    """A connection that reads every request with the careful reader, and takes nothing from a
+    cache."""
 
     def data_received(self, data: bytes) -> None:
         self._receive(data)
 
 
 class Inside:
-    """A service that lives; `connect` gives a connection to it."""
+    """A running service; `connect` opens a connection to it."""
 
     def __init__(self, service: Service, state: dict[str, Any]) -> None:
         self.service = service
@@ -140,7 +140,7 @@ class Inside:
         return application._planners["store"].__self__._collection
 
     def protocol(self, kind: type[Connection] = Connection, **changes: Any) -> Connection:
-        """Return a connection that has no transport yet; `changes` are other parts of the
+        """Return a connection that has no transport yet; `changes` replaces parts of the
         runtime."""
         runtime = replace(self.service.runtime, **changes)
         return kind(
@@ -159,8 +159,8 @@ class Inside:
 
 @asynccontextmanager
 async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
-    """Open a service without examples on a database in `folder`, by the ASGI life that a server
-    gives it."""
+    """Open a service without examples on a database in `folder`, through the ASGI lifespan, as a
+    server does."""
     url = f"sqlite:///{folder}/stores.db"
     service = Service(make({"database": url, "examples": False, **settings}))
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -177,7 +177,7 @@ async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
 
 
 async def until(done: Callable[[], object]) -> None:
-    """Let the loop run until something is so."""
+    """Let the loop run until a condition is true."""
     async with asyncio.timeout(30):
         for _ in count():
             if done():
@@ -186,7 +186,7 @@ async def until(done: Callable[[], object]) -> None:
 
 
 async def settled(connection: Connection) -> None:
-    """Wait until a connection has answered all that it was asked."""
+    """Wait until a connection has responded to everything that it was asked."""
     await until(lambda: connection.exchange is None and not connection.unread)
 
 
@@ -202,7 +202,7 @@ def last_response(line: Line) -> Response:
 
 
 async def exchange(service: Inside, data: bytes) -> Response:
-    """Send bytes on a connection of their own; return the last response."""
+    """Send bytes on a new connection; return the last response."""
     connection, line = service.connect()
     connection.data_received(data)
     await settled(connection)
@@ -214,13 +214,13 @@ def statuses(line: Line) -> list[int]:
 
 
 async def tick() -> None:
-    """Let everything run that is ready, and what that makes ready."""
+    """Let everything run that is ready, and everything that becomes ready through that."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 async def stuck(service: Inside) -> tuple[Connection, Line]:
-    """Return a connection whose client asked for more than the line holds, and reads nothing."""
+    """Return a connection whose client requested more than the line holds, and reads nothing."""
     connection, line = service.connect()
     line.stuck = True
     connection.data_received(request("GET", "/api/stores") * 1000)

@@ -1,14 +1,14 @@
-"""Bodies made to break a JSON parser: what no parser should take. Imports nothing."""
+"""Bodies made to break a JSON parser, which no parser should accept."""
 
 LIMIT = 2**20
-"""Bytes that a body may have."""
+"""The longest body in bytes."""
 
 DIGITS = b"9" * 5000
 
 
 def fill(frame: bytes, unit: bytes, end: bytes = b"") -> bytes:
-    """Repeat `unit` where `frame` has a %b until the body is as long as it may be; `end` is
-    repeated as often."""
+    """Repeat `unit` at the %b of `frame` until the body has its greatest length; repeat `end` as
+    often."""
     count = (LIMIT - len(frame) + 2) // len(unit + end)
     return frame % (unit * count + end * count)
 

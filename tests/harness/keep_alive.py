@@ -1,4 +1,4 @@
-"""A client that does nothing by itself: no retry, no pool, no redirect. Imports nothing else."""
+"""A client that does nothing on its own: no retry, no pool, no redirect."""
 
 import asyncio
 from typing import NamedTuple
@@ -8,11 +8,11 @@ TIMEOUT = 15.0
 
 
 class Lost(Exception):
-    """The connection ended, or time ran out, before the response was whole."""
+    """The connection ended, or the time ran out, before the response was complete."""
 
 
 class Response(NamedTuple):
-    """A response: `tag` as it was sent, "" if it has none."""
+    """A response; `tag` is as it was sent, "" if there is none."""
 
     status: int
     body: bytes
@@ -21,13 +21,13 @@ class Response(NamedTuple):
 
     @property
     def version(self) -> int | None:
-        """The version in the tag, None if it is no tag of ours."""
+        """The version in the tag; None if the tag is not one of ours."""
         number = self.tag.strip('"').partition(".")[0]
         return int(number) if number.isdecimal() else None
 
 
 class Client:
-    """One keep-alive HTTP/1.1 connection, one request at a time."""
+    """One keep-alive HTTP/1.1 connection, with one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -41,8 +41,8 @@ class Client:
     async def exchange(
         self, method: str, target: str, body: bytes = b"", fields: str = ""
     ) -> Response:
-        """Return the response to a request with these further lines of its head; raise Lost if
-        it does not come."""
+        """Return the response to a request with these extra lines in its head; raise Lost if there
+        is none."""
         framing = (
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
         )

@@ -1,5 +1,5 @@
-"""What Linux tells of a running service: memory, files, workers. A test that asks is skipped
-elsewhere."""
+"""What Linux reports about a running service: memory, files, workers. On other systems, tests that
+ask are skipped."""
 
 from pathlib import Path
 
@@ -12,26 +12,27 @@ LISTENING = "0A"
 
 
 def of(pid: int) -> Path:
-    """Return what is told of a process."""
+    """Return a value that Linux reports about a process."""
     if not PROC.exists():
         need("linux", "memory, files and children of a process are read from /proc")
     return PROC / str(pid)
 
 
 def peak_memory(service: Running) -> int:
-    """Return the most bytes of memory that the process had so far."""
+    """Return the peak memory of the process in bytes."""
     status = (of(service.process.pid) / "status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def bytes_read(pid: int) -> int:
-    """Return how many bytes a process has read by system calls, from files and all else."""
+    """Return how many bytes a process has read by system calls, from files and everything else."""
     text = (of(pid) / "io").read_text()
     return int(text.partition("rchar:")[2].split()[0])
 
 
 def memory(pid: int) -> int:
-    """Return the bytes of memory that a process has of its own now, without files that it maps."""
+    """Return how many bytes of memory only this process uses now, without the files that it
+    maps."""
     status = (of(pid) / "status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
@@ -42,7 +43,7 @@ def sockets(pid: int) -> set[str]:
     for file in (of(pid) / "fd").iterdir():
         try:
             links.append(str(file.readlink()))
-        except FileNotFoundError:  # closed meanwhile
+        except FileNotFoundError:  # closed in the meantime
             continue
     return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
 
@@ -54,8 +55,7 @@ def connections(pid: int) -> int:
 
 
 def in_kernel(port: int) -> int:
-    """Return how many bytes that clients sent to a port, over IPv4, have not been read by its
-    process."""
+    """Return how many bytes that clients sent to a port, over IPv4, its process has not read."""
     rows = [line.split() for line in (PROC / "net/tcp").read_text().splitlines()[1:]]
     clients = [row[4].partition(":")[0] for row in rows if row[2].endswith(f":{port:04X}")]
     service = [
@@ -67,7 +67,7 @@ def in_kernel(port: int) -> int:
 
 
 def ports(pid: int) -> set[int]:
-    """Return the ports of IPv4 that a process listens on."""
+    """Return the IPv4 ports that a process listens on."""
     rows = [line.split() for line in (of(pid) / "net/tcp").read_text().splitlines()[1:]]
     own = sockets(pid)
     return {
@@ -76,7 +76,7 @@ def ports(pid: int) -> set[int]:
 
 
 def parent(pid: int) -> int:
-    """Return the process that started this one, 0 if it is at its end."""
+    """Return the parent of this process; 0 if it has ended."""
     try:
         state, parent = (of(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
     except (FileNotFoundError, ProcessLookupError):
@@ -85,7 +85,7 @@ def parent(pid: int) -> int:
 
 
 def workers(service: Running) -> set[int]:
-    """Return the processes that serve, if they are several."""
+    """Return the processes that serve, if there are several."""
     supervisor = service.process.pid
     of(supervisor)
     children = {
@@ -100,5 +100,5 @@ def _name(pid: int) -> str:
     """Return the command of a process."""
     try:
         return (of(pid) / "cmdline").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # ended in the meantime
         return ""

@@ -1,4 +1,4 @@
-"""What tests need of the machine: programs, file systems of their own, full disks."""
+"""What tests need from the machine: programs, separate file systems, full disks."""
 
 import os
 import subprocess
@@ -13,8 +13,7 @@ REQUIRED = {name for name in os.environ.get("STOREKEEPER_REQUIRE", "").split(","
 
 
 def need(program: str, reason: str) -> NoReturn:
-    """Skip a test that lacks a program; fail it where STOREKEEPER_REQUIRE says that it has to be
-    there."""
+    """Skip a test that lacks a program; fail it if STOREKEEPER_REQUIRE names the program."""
     if program in REQUIRED:
         pytest.fail(f"{program} is required: {reason}")
     pytest.skip(reason)
@@ -22,7 +21,7 @@ def need(program: str, reason: str) -> NoReturn:
 
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a file system in memory, with its own size, on `folder`; skip where that is not
+    """Mount a file system in memory, with its own size, on `folder`; skip the test if that is not
     allowed."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
@@ -40,7 +39,7 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 @contextmanager
 def without_rights() -> Iterator[None]:
-    """Have this process be a user who is not root."""
+    """Let this process run as a user who is not root."""
     is_root = os.geteuid() == 0
     if is_root:
         os.setresuid(65534, 65534, 0)

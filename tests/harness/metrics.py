@@ -1,4 +1,4 @@
-"""What /metrics says, read by prometheus-client's parser."""
+"""The content of /metrics, read with prometheus-client's parser."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -11,12 +11,12 @@ Series: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 
 
 def series(name: str, **labels: str) -> Series:
-    """Return the series of that name, as `parse` has it; all but those of a process are ours."""
+    """Return the series of that name, as in `parse`; all but the process metrics are ours."""
     return name if name.startswith("process_") else f"storekeeper_{name}", frozenset(labels.items())
 
 
 def parse(text: str) -> Mapping[Series, float]:
-    """Return each series with its value; no series comes twice."""
+    """Return each series with its value; fail if a series comes twice."""
     samples = [
         sample for family in text_string_to_metric_families(text) for sample in family.samples
     ]
@@ -26,7 +26,7 @@ def parse(text: str) -> Mapping[Series, float]:
 
 
 def scrape(service: Running) -> Mapping[Series, float]:
-    """Return what a running service shows now."""
+    """Return what a running service reports now."""
     response = service.request("GET", "/metrics")
     assert response.status == 200, response
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -1,8 +1,8 @@
-"""A machine of a test's own, for pages that install: own /etc, /opt, /var, network, memory and
-processes; then gone.
+"""A separate machine for a test, for pages that install: its own /etc, /opt, /var, network, memory
+and processes.
 
-It is made of Linux's namespaces, so nothing that root does there changes the machine that it
-runs on. systemd cannot run in it: `systemctl.py` does what the unit says instead.
+It is made of Linux namespaces, so that nothing that root does in it changes the real machine.
+systemd cannot run in it: `systemctl.py` does what the unit says instead.
 """
 
 import os
@@ -35,7 +35,7 @@ PROGRAMS = [
     "openssl",
 ]
 FRESH = "/opt /srv /home /root /var/lib /var/log /var/backups /usr/local/sbin /run"
-"""Folders that are empty on the machine; /etc is a copy, the rest is read as it is."""
+"""Folders that are empty on the machine; /etc is a copy, and everything else can only be read."""
 
 SYSTEMCTL = Path(__file__).with_name("systemctl.py")
 PREPARE = f"""
@@ -63,7 +63,7 @@ set +e
 
 
 def missing() -> str | None:
-    """Return why there can be no machine here."""
+    """Return why no such machine can be made here."""
     if absent := [program for program in PROGRAMS if shutil.which(program) is None]:
         return f"not installed: {', '.join(absent)}"
     done = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True, check=False)
@@ -71,7 +71,7 @@ def missing() -> str | None:
 
 
 class Machine:
-    """Runs commands as root, and as a visitor without rights."""
+    """Runs commands as root, and as a visitor without privileges."""
 
     def __init__(self) -> None:
         env = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
@@ -82,13 +82,13 @@ class Machine:
         self.root(PREPARE)
 
     def root(self, command: str) -> str:
-        """Run a command as root that has to succeed; return what it printed."""
+        """Run a command as root; it must succeed; return what it printed."""
         status, output = self.run("#", command)
         assert status == 0, output
         return output
 
     def run(self, prompt: str, command: str, timeout: float = STEP_TIMEOUT) -> tuple[int, str]:
-        """Run a command as the page's prompt says: `#` root, `$` anybody."""
+        """Run a command as the prompt of the page says: `#` is root, `$` is any user."""
         if prompt == "$":
             command = f"runuser -u visitor -- bash -c {shlex.quote('cd; ' + command)}"
         return self._shell.run(command, timeout)

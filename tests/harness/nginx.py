@@ -37,8 +37,8 @@ http {
 
 @contextmanager
 def nginx(folder: Path, service: int, path: str = "/", settings: str = "") -> Iterator[int]:
-    """Run a proxy that has the service below a path, with settings of its server; yield its
-    port."""
+    """Run a proxy that serves the service below a path, with these settings of its server; yield
+    its port."""
     program = shutil.which("nginx")
     if program is None:
         need("nginx", "nginx is not installed")
