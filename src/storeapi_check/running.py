@@ -29,7 +29,7 @@ MAX_ADDED = sum(rule.adds for rule in RULES) + 2
 """How many stores a run adds at most: those of the rules, and two that several rules share."""
 Announce = Callable[[int], None]
 CLOSED = {
-    401: "it requires authentication: send a valid token with --token FILE, or in STOREKEEPER_TOKEN",
+    401: "it requires authentication: send a valid token with --token FILE or STOREKEEPER_TOKEN",
     403: "it forbids the request",
     429: "too many requests",
     503: "unavailable",

@@ -1,5 +1,5 @@
-"""Kills a service, its worker, its supervisor, or a command beside it, over and over under load;
-then looks."""
+"""Repeatedly kills a service, its worker, its supervisor, or a command that runs next to it, under
+load; then checks."""
 
 import os
 import random
@@ -27,7 +27,7 @@ from tests.oracles.history import Recorder, csv
 from tests.oracles.lincheck import Kind, Outcome, Violation
 
 LIFE = 3000
-"""Operations between two kills, at most."""
+"""The most operations between two kills."""
 
 Moments: TypeAlias = Sequence[tuple[str, int]]
 Completed: TypeAlias = "subprocess.CompletedProcess[bytes]"
@@ -38,7 +38,7 @@ MANY = 60_000
 FOUR = ("--workers=4",)
 
 DATABASE = 20
-"""Kills of one database, whose whole history is then checked at once."""
+"""Kills of one database before its whole history is checked."""
 
 POINT_READS = {Kind.CREATE: 10, Kind.REPLACE: 40, Kind.READ: 50}
 _COPY = """
@@ -52,12 +52,12 @@ CALLS = tuple(
     for call in ("pwrite64", "fdatasync", "ftruncate", "unlink")
     for number in range(1, 300)
 )
-"""The moments at which a command may be killed: as it begins its n-th such call."""
+"""The moments at which a command can be killed: as it begins its n-th such call."""
 
 
 @dataclass
 class Row:
-    """One line of what a soak says: what was done, and every violation."""
+    """One line of a soak's report: what was done, and every violation."""
 
     name: str
     figures: Counter[str] = field(default_factory=Counter)
@@ -95,7 +95,7 @@ def worker(service: Running, rng: random.Random) -> None:
 
 
 def wait_for(condition: Callable[[], bool], timeout: float = 15.0) -> bool:
-    """Wait until something holds; tell whether it did in time."""
+    """Wait for a condition; return whether it became true in time."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if condition():
@@ -117,7 +117,7 @@ def kill_service(
     change: str = "",
     life: int = LIFE,
 ) -> Row:
-    """Strike that often, each time at another moment; every promise holds over all of the lives
+    """Kill that often, each time at a different moment; every promise holds over all of the lives
     together."""
     row = Row(name)
     rng = random.Random(name)
@@ -162,11 +162,11 @@ def _shares(total: int, share: int) -> Iterator[int]:
         total -= share
 
 
-# Commands beside a service.
+# Commands next to a service.
 
 
 def kill_import(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 20_000) -> Row:
-    """Kill an import beside a service under load, as it is about to write: all of its rows are
+    """Kill an import under load, next to a service, as it is about to write: all of its rows are
     there, or none."""
     row = Row("A1-import")
     rng = random.Random(1)
@@ -181,7 +181,7 @@ def kill_import(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int 
         for _ in range(kills + 1):
             rows = recorder.rows(many)
             (place / "rows.csv").write_bytes(csv(rows))
-            # The first one finishes, which says how often it writes.
+            # The first one finishes, which shows how often it writes.
             at = rng.randint(1, whole) if whole else MANY
             if writes := _write_beside(recorder, service, program, at):
                 whole = writes
@@ -198,8 +198,8 @@ def kill_import(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int 
 
 
 def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 20_000) -> Row:
-    """Copy under load, and kill the copying: the service does not notice; a whole copy is a
-    state that was."""
+    """Copy under load, and kill the copy: the service does not notice; a complete copy is a state
+    that existed."""
     row = Row("A20-copy")
     rng = random.Random(2)
     place = folder / "copy"
@@ -215,7 +215,7 @@ def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 
             copy = place / f"copy-{number}.db"
             before = {op.value for op in recorder.history if op.writes and op.outcome is Outcome.OK}
             program = [sys.executable, "-c", _COPY, f"{place}/stores.db", str(copy)]
-            # Every other one finishes, which says how often it writes.
+            # Every other one finishes, which shows how often it writes.
             at = rng.randint(1, whole) if number % 2 else MANY
             if writes := _write_beside(recorder, service, program, at):
                 whole = writes
@@ -227,7 +227,7 @@ def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 
         copied, found = examine(copy)
         row.violations += found
         if copied != order[: len(copied)]:
-            row.violations.append(Violation("torn", "a copy is no state that was"))
+            row.violations.append(Violation("torn", "a copy is not a state that existed"))
         if before - {value for _, value in copied}:
             row.violations.append(
                 Violation("lost", "a copy lacks what was acknowledged before it began")
@@ -239,7 +239,7 @@ def kill_copy(folder: Path, kills: int, args: Sequence[str] = FOUR, many: int = 
 def _write_beside(recorder: Recorder, service: Running, program: list[str], at: int) -> int:
     """Run a command, and clients while it writes; kill it as it begins that write.
 
-    Give how often it wrote, the thread that did so most: the kernel counts for each; 0 if it was
+    Return how often its busiest thread wrote, since the kernel counts for each thread; 0 if it was
     killed.
     """
     with tempfile.NamedTemporaryFile("r") as trace:
@@ -264,21 +264,21 @@ def _write_beside(recorder: Recorder, service: Running, program: list[str], at: 
 
 
 def kill_at(call: str, number: int, trace: str = os.devnull) -> list[str]:
-    """Return what to put before a command so that it is killed as one of its threads begins its
-    n-th such call."""
+    """Return the words before a command that kill it as one of its threads begins its n-th such
+    call."""
     inject = f"inject={call}:signal=KILL:when={number}"
     return ["strace", "-f", "-qq", "-o", trace, "-e", f"trace={call}", "-e", inject]
 
 
 def kill_service_at_calls(folder: Path, kills: int) -> Row:
-    """Kill a service as it is about to write or to sync, be it in its start or under load; the
-    next start works."""
+    """Kill a service as it is about to write or sync, during its start or under load; the next
+    start works."""
     row = Row("A3-calls")
     rng = random.Random(3)
     for number in range(kills):
         place = folder / f"calls-{number}"
         place.mkdir(parents=True)
-        # The kernel counts for each thread: of the one that starts, and of the one that writes.
+        # The kernel counts for each thread: for the one that starts, and for the one that writes.
         call, at = (
             ("fdatasync", rng.randint(1, 40)) if number % 2 else ("pwrite64", rng.randint(1, 500))
         )
@@ -298,7 +298,7 @@ def kill_service_at_calls(folder: Path, kills: int) -> Row:
 
 
 def _has_started(service: Running) -> bool:
-    """Wait for a service that may be killed while it starts; tell whether it answers."""
+    """Wait for a service that may be killed while it starts; return whether it responds."""
     wait_for(lambda: bool(service.log) or _has_ended(service), TIMEOUT)
     if service.log:
         service.wait()
@@ -310,7 +310,7 @@ def _has_ended(service: Running) -> bool:
 
 
 def fail_writer(folder: Path, lives: int) -> Row:
-    """Let the thread that writes die of a bug under load: nobody waits for ever, and the process
+    """Let the thread that writes die of a bug under load: no client waits for ever, and the process
     ends."""
     row = Row("A22-writer")
     for number in range(lives):
@@ -338,12 +338,12 @@ from storekeeper.storage.databases import database
 database(sys.argv[-1][11:]).prepare()
 cli.main()
 """
-"""What a service does first; a command refuses an older file."""
+"""The first calls of a service; a command refuses an older file."""
 
 
 def kill_migration(folder: Path, moments: Moments = CALLS, life: int = LIFE) -> Row:
-    """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, all
-    data intact."""
+    """Kill an upgrade of the schema at each of its calls: afterwards the next one succeeds, with
+    all data intact."""
     place = folder / "migration"
     place.mkdir(parents=True)
     recorder = Recorder()
@@ -368,8 +368,8 @@ def kill_migration(folder: Path, moments: Moments = CALLS, life: int = LIFE) -> 
 
 
 def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
-    """Kill an import into a new database at each of its calls: the same command then works,
-    nothing is halved."""
+    """Kill an import into a new database at each of its calls: the same command then works, and
+    nothing is half done."""
     place = folder / "first"
     place.mkdir(parents=True)
     recorder = Recorder()

@@ -1,8 +1,8 @@
-"""Every fault that a test injects, one line each (`make faults`). Status 1 if one of them does
-harm.
+"""Every fault that a test injects, one line each (`make faults`). The status is 1 if one of them
+does harm.
 
-The rows are those of docs/evidence/faults.md: the tests that its last column names are run, and
-the outcomes written.
+The rows are those of docs/evidence/faults.md: this runs the tests in its last column, and writes
+the outcomes.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _TESTS = re.compile(r"`([\w/]+/test_\w+)\.py(?: -k (\w+|\"[^\"]+\"))?`")
 
 @dataclass
 class Row:
-    """One fault; `tests` are the `room/file::function`, or `::Class::function`, that show it."""
+    """One fault; `tests` has the `room/file::function`, or `::Class::function`, that show it."""
 
     name: str
     fault: str
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def measured(self) -> str:
-        """Say how many passed of how many."""
+        """Return how many passed of how many."""
         return f"{self.outcomes['passed']}/{self.outcomes.total()}"
 
 
@@ -53,8 +53,8 @@ def _named(cell: str) -> frozenset[str]:
 
 
 def named(cell: str) -> list[tuple[str, str]]:
-    """Return each file that a cell names, with each word that pytest looks for in the names of
-    its tests."""
+    """Return each file that a cell names, with each word that pytest looks for in the names of its
+    tests."""
     return [
         (file, word)
         for file, words in _TESTS.findall(cell)
@@ -64,7 +64,7 @@ def named(cell: str) -> list[tuple[str, str]]:
 
 @cache
 def _functions(file: str) -> list[str]:
-    """Return the names of all tests of a file, as pytest has them: behind that of their class."""
+    """Return the names of all tests of a file, as pytest has them: after that of their class."""
     within, found = "", list[str]()
     for line in (TESTS / f"{file}.py").read_text().splitlines():
         if beginning := _BEGINNING.match(line):
@@ -77,7 +77,7 @@ def _functions(file: str) -> list[str]:
 
 
 class Report:
-    """Counts, for pytest, what became of the tests of each row."""
+    """Counts, for pytest, the outcomes of each row's tests."""
 
     def __init__(self, chosen: list[Row]) -> None:
         self._rows = chosen
@@ -91,7 +91,7 @@ class Report:
 
 
 def write(chosen: list[Row]) -> None:
-    """Put what was measured into the page."""
+    """Write the outcomes into the page."""
     measured = {row.name: row.measured for row in chosen}
 
     def renewed(line: str) -> str:
@@ -104,8 +104,8 @@ def write(chosen: list[Row]) -> None:
 
 
 def main() -> int:
-    """Run the tests of every row, or of those that are named, and print a line for each; then
-    what failed."""
+    """Run the tests of all rows, or of the named ones, and print a line for each; then the
+    failures."""
     wanted = sys.argv[1:]
     chosen = [row for row in rows() if not wanted or row.name in wanted]
     if unknown := set(wanted) - {row.name for row in chosen}:
@@ -113,7 +113,7 @@ def main() -> int:
         return 2
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        # By what they are of, so that the tests of one file come together.
+        # By their subject, so that the tests of one file run together.
         names = sorted(set().union(*(row.tests for row in chosen)))
         tests = [f"{TESTS}/{name.replace('::', '.py::', 1)}" for name in names]
         status = pytest.main(

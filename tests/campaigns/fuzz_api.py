@@ -1,5 +1,5 @@
-"""Schemathesis with all checks and 1,000 examples an operation, against a service of its own
-(`make fuzz-api`)."""
+"""Schemathesis with all checks and 1,000 examples per operation, against a new service (`make
+fuzz-api`)."""
 
 import subprocess
 import sys

@@ -1,9 +1,9 @@
-"""A million requests that are hardly any, to the service inside this process and over sockets
-(`make fuzz-http`).
+"""A million damaged requests, to the service inside this process and over sockets (`make
+fuzz-http`).
 
-What has to hold after each is in `fuzz_judge.py`; the first case for which it does not is
-printed with its bytes, and ends the run with status 1. `--seed` and the number of a case name
-its bytes; `--first` begins with that case.
+`fuzz_judge.py` says what must be true after each case; the first case that breaks it is printed
+with its bytes, and ends the run with status 1. `--seed` and the number of a case identify its
+bytes; `--first` begins with that case.
 """
 
 import argparse
@@ -32,15 +32,15 @@ from tests.harness.wire import CLOSE, HOST, PAYLOAD, SLOW, chunked, create, dial
 from tests.oracles.fuzz_judge import Growth, Ledger, judge
 
 ROUND = 1500
-"""Cases on one database; the last LEAVING of them are of clients that leave without waiting."""
+"""Cases on one database; the last LEAVING of them come from clients that leave without waiting."""
 
 LEAVING = 60
 OVER_SOCKETS = 50
-"""One request of so many goes over a socket, to a service with two workers."""
+"""One request in this many goes over a socket, to a service with two workers."""
 
 MAX_TICKS = 8_000
-"""Iterations of the loop that a connection may take to settle: beyond the first few, of a
-millisecond each."""
+"""Iterations of the loop that a connection may take to settle; after the first few, each takes a
+millisecond."""
 
 COMMON = [
     *(
@@ -69,15 +69,15 @@ COMMON = [
         for target in ("/api/stores/1", "/api/stores?name=A", SLOW)
     ),
 ]
-"""What is sent as often as all of the hostile together: it is what they must not harm."""
+"""The requests that the hostile ones must not harm; they are as many as all of those."""
 
 LAST = b"GET /api/stores/1 HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n"
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where databases are of which none has to outlive this process."""
+"""A folder for databases, which need not outlive this process."""
 
 
 class Found(Exception):
-    """A case for which something does not hold."""
+    """A case that breaks something."""
 
     def __init__(self, case: Case, where: str, error: BaseException) -> None:
         shown = [
@@ -103,13 +103,13 @@ class Inner:
         self._figures = figures
 
     async def take(self, case: Case) -> bytes:
-        """Send a case, judge what comes of it, and see that the next client is served."""
+        """Send a case, judge the outcome, and check that the next client is served."""
         received = await self._converse(case)
         if case.end is End.LEAVES:
             last = await self._good(
                 "PUT", b'{"name":"Left %d"}' % self.ledger.changes
             )  # a change in any case
-            assert last.status == 200, last  # whatever it wrote was before that
+            assert last.status == 200, last  # all that it wrote came before that
             judge(case, received, self.ledger, self._figures, cut_off=True, barrier=last)
         else:
             judge(case, received, self.ledger, self._figures)
@@ -151,7 +151,7 @@ class Inner:
 
 
 async def quiet(done: Any) -> None:
-    """Let the loop run until something is so."""
+    """Let the loop run until a condition is true."""
     for tick in range(MAX_TICKS):
         if done():
             return
@@ -161,7 +161,8 @@ async def quiet(done: Any) -> None:
 
 @asynccontextmanager
 async def inner(figures: Counter[str]) -> AsyncIterator[Inner]:
-    """Open a service on a new database with the examples; at the end compare all that it holds."""
+    """Open a service on a new database with the examples; at the end, compare everything that it
+    holds."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         async with inside(Path(folder), examples=True) as service:
             opened = Inner(service, Path(folder) / "stores.db", figures)
@@ -172,7 +173,8 @@ async def inner(figures: Counter[str]) -> AsyncIterator[Inner]:
 async def fuzz_inside(
     cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]
 ) -> None:
-    """Send so many requests. Raises Found, and AssertionError for what is of no one case."""
+    """Send this many requests. Raises Found, and AssertionError for a fault that belongs to no
+    single case."""
     strange: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: strange.append(context))
     growth = Growth(figures, requests)
@@ -192,7 +194,7 @@ async def fuzz_inside(
                     growth.look()
                 if figures["requests"] >= requests:
                     break
-        gc.unfreeze()  # each start puts all that there is out of the collector's sight
+        gc.unfreeze()  # each start hides all existing objects from the collector
         gc.collect()
 
 
@@ -210,7 +212,7 @@ def outer() -> Iterator[tuple[Running, Ledger]]:
 
 
 def converse(service: Running, case: Case) -> tuple[bytes, bool]:
-    """Send a case and close the sending side; give what came, and whether a reset may have taken
+    """Send a case and close the sending side; return what came, and whether a reset may have lost
     some of it."""
     received = b""
     with dial(service) as wire:
@@ -221,7 +223,7 @@ def converse(service: Running, case: Case) -> tuple[bytes, bool]:
             reset = False
         except TimeoutError:
             raise
-        except OSError:  # the service closed after a response that was the last
+        except OSError:  # the service closed after a last response
             reset = True
         try:
             while data := wire.client.recv(1 << 16):
@@ -234,7 +236,7 @@ def converse(service: Running, case: Case) -> tuple[bytes, bool]:
 def fuzz_sockets(
     cases: Cases, numbers: Iterator[int], requests: int, figures: Counter[str]
 ) -> None:
-    """Send so many requests. Raises Found."""
+    """Send this many requests. Raises Found."""
     with outer() as (service, ledger):
         while figures["requests"] < requests:
             case = replace(cases[next(numbers)], end=End.HALF_CLOSES)
@@ -254,7 +256,7 @@ def requests_to_damage() -> list[bytes]:
 
 
 def fuzz(requests: int, seed: int, first: int = 0) -> Iterator[str]:
-    """Send so many requests, a share of them over sockets; give a line for each way. Raises
+    """Send this many requests, a share of them over sockets; return a line for each way. Raises
     Found."""
     cases = Cases(requests_to_damage(), seed)
     numbers = count(first)
@@ -274,7 +276,7 @@ def line(where: str, figures: Counter[str]) -> str:
 
 
 def main() -> int:
-    """Print a line for each way, or what was found."""
+    """Print a line for each way, or the fault that was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)

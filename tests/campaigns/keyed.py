@@ -1,4 +1,4 @@
-"""Kills a service while clients create with Idempotency-Keys and repeat until they are answered;
+"""Kills a service while clients create with Idempotency-Keys and repeat until there is a response;
 then counts."""
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.oracles.lincheck import Violation
 
 CLIENTS = 16
 LATE = 0.001
-"""Seconds after a request, at most, in which a kill comes: it meets requests anywhere on their
+"""The latest moment of a kill, in seconds after a request: kills meet requests anywhere on their
 way."""
 
 GIVE_UP = 300.0
@@ -33,8 +33,8 @@ GIVE_UP = 300.0
 
 @dataclass
 class Creates:
-    """Clients that create so many stores, each with a key of its own, over any number of a
-    service's lives."""
+    """Clients that create this many stores, each with its own key, over any number of a service's
+    lives."""
 
     wanted: int
     seed: int = 0
@@ -48,12 +48,12 @@ class Creates:
     _next: Iterator[int] = field(default_factory=lambda: iter(()))
 
     def run(self) -> None:
-        """Create all; returns when each was answered with 200."""
+        """Create all stores; return when each request got a 200."""
         self._next = iter(range(self.wanted))
         uvloop.run(self._all())
 
     def repeat(self, count: int) -> list[str]:
-        """Send some of them once more; return what was answered with something else than before."""
+        """Send some requests once more; return the responses that differ from the first."""
         chosen = random.Random(self.seed).sample(range(self.wanted), count)
         replies = uvloop.run(self._again(chosen))
         return [
@@ -71,7 +71,7 @@ class Creates:
         for number in self._next:
             quoted = number % 2 == 0
             while number not in self.answered:
-                # A new connection each time: which worker takes it is chance.
+                # A new connection each time, which may reach any worker.
                 response = await self._try(number, quoted=quoted)
                 quoted = not quoted
                 if response is None or response.status == 503:
@@ -105,7 +105,7 @@ class Creates:
         self.struck.set()
 
     def strike_after(self, tries: int, strike: Callable[[], object]) -> None:
-        """Have something done just after so many more requests were sent; `struck` is set then."""
+        """Call something just after this many more requests were sent; then `struck` is set."""
         self.struck.clear()
         self.strike, self.strike_at = strike, self.tries + tries
 

@@ -1,7 +1,7 @@
-"""What many, slow and greedy clients do to the others, one line each (`make load`). Status 1 on
-any violation.
+"""What many, slow and greedy clients do to the others, one line each (`make load`). Status 1 on any
+violation.
 
-The load is ours and goes to 127.0.0.1. Figures of one run compare with each other only.
+The load is ours and goes to 127.0.0.1. Figures can be compared only within one run.
 """
 
 import argparse
@@ -28,33 +28,33 @@ from tests.harness.wire import request
 
 MIB = 2**20
 MAX_RATIO = 3.0
-"""What the 99th percentile of the others may be, in times of the quiet one."""
+"""The highest 99th percentile of the others, as a multiple of the quiet one."""
 
 LEAST_SHARE = 0.8
-"""What of its peak a service has to do when it is offered three times that."""
+"""The share of its peak that a service must serve when it is offered three times the peak."""
 
 QUICK = 0.5
-"""Seconds that a refusal may take where nothing else is done for it."""
+"""Seconds that a refusal may take if nothing else is done for it."""
 
 MAX_SECONDS = 5.0
 """Seconds that any response may take (decision 30)."""
 
 LISTENED_RATE = 100
-"""Writes a second that are offered while clients listen."""
+"""Writes per second that are offered while clients listen."""
 
 MAX_LISTENED_RATIO = 2.0
-"""What the 99th percentile of these may be, in times of that without listeners."""
+"""The highest 99th percentile of these, as a multiple of that without listeners."""
 
 MAX_DELAY = 1.0
 """Seconds from the response to a write until 95 of 100 listeners have its change."""
 
 SLACK = 4.0
-"""Seconds after a deadline by which a connection has to be closed, on a busy machine."""
+"""Seconds after a deadline within which a connection must be closed, on a busy machine."""
 
 
 @dataclass
 class Row:
-    """One line: what was done, with its figures, and every violation."""
+    """One line of the report: what was done, with its figures, and every violation."""
 
     name: str
     figures: dict[str, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Row:
         return f"{self.name}{figures} violations={len(self.violations)}"
 
     def hold(self, *, that: bool, otherwise: str) -> None:
-        """Note a violation unless something is so."""
+        """Record a violation unless a condition is true."""
         if not that:
             self.violations.append(otherwise)
 
@@ -76,7 +76,7 @@ def _short(value: float) -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything, and whether ratios of times are held: not in a suite that shares
+    """How much of everything, and whether ratios of times are checked: not in a suite that shares
     its machine."""
 
     connections: int
@@ -89,7 +89,7 @@ class Scale:
 
 FULL = Scale(connections=5000, slow=200, listeners=1000, seconds=5.0, timeout=10.0, ratios=True)
 SMALL = Scale(connections=300, slow=10, listeners=50, seconds=0.6, timeout=1.0, ratios=False)
-"""With the build whose deadlines are a tenth."""
+"""With the build whose deadlines take a tenth of their time."""
 
 
 # The rows.
@@ -99,8 +99,8 @@ SMALL = Scale(connections=300, slow=10, listeners=50, seconds=0.6, timeout=1.0, 
 def beside(
     row: Row, folder: Path, scale: Scale, *args: str
 ) -> Iterator[tuple[Running, ProcessPoolExecutor]]:
-    """A service on which others behaved for a while, undisturbed; its memory is looked at when
-    it is over."""
+    """A service that other clients used for a while, undisturbed; at the end its memory is
+    checked."""
     environment = None if scale.ratios else weakened.environment("is_impatient")
     with (
         serving(folder, *args, env=environment, program=weakened.PROGRAM) as service,
@@ -116,7 +116,7 @@ def beside(
 
 
 def disturbed(row: Row, service: Running, pool: ProcessPoolExecutor, scale: Scale) -> None:
-    """Let others behave now; all of it is answered, and not much later than before."""
+    """Run well-behaved clients now; all of them get responses, not much later than before."""
     loud = pool.submit(behave, service.port, scale.seconds).result()
     row.figures["p99_ms"] = 1000 * loud.percentile(0.99)
     row.figures["good"] = loud.statuses[200]
@@ -130,7 +130,7 @@ def disturbed(row: Row, service: Running, pool: ProcessPoolExecutor, scale: Scal
 
 
 def idle(folder: Path, scale: Scale, *args: str) -> Row:
-    """Thousands of connections that say nothing."""
+    """Thousands of silent connections."""
     row = Row("C1-idle", {"connections": scale.connections})
     with beside(row, folder, scale, *args) as (service, pool):
         group = ClientGroup(service.port)
@@ -168,7 +168,7 @@ def slow(folder: Path, scale: Scale, *args: str) -> Row:
 
 
 def greedy(folder: Path, scale: Scale, *args: str) -> Row:
-    """One client that asks on and on, and does not read."""
+    """One client that requests without end, and does not read."""
     row = Row("C11-greedy", {"clients": 1})
     with beside(row, folder, scale, *args) as (service, pool):
         group = ClientGroup(service.port)
@@ -189,8 +189,8 @@ def _hold_closed(row: Row, group: ClientGroup, clients: list[socket.socket], sca
 
 
 def too_many(folder: Path, scale: Scale, *args: str) -> Row:
-    """More clients than it can serve, each as fast as it is answered: what is too much waits,
-    for a bounded time."""
+    """More clients than it can serve, each as fast as its responses: the excess waits, for a
+    bounded time."""
     row = Row("A15-crowded", {"clients": scale.slow * 2})
     with serving(folder, *args) as service, elsewhere() as pool:
         peak = pool.submit(behave, service.port, scale.seconds, 64, 0).result()
@@ -203,7 +203,7 @@ def too_many(folder: Path, scale: Scale, *args: str) -> Row:
 
 
 def slow_disk(folder: Path, scale: Scale, *args: str) -> Row:
-    """Three times as many writes offered as the disk can take: the excess is refused at once."""
+    """Three times as many writes as the disk can take: the excess is refused at once."""
     row = Row("A15-slow-disk")
     file = folder / "seconds"
     file.write_text("0.02")
@@ -303,12 +303,12 @@ def main() -> int:
         "--slow", type=int, default=FULL.slow, help="of each slow kind; twice as many overload it"
     )
     parser.add_argument("--listeners", type=int, default=FULL.listeners, help="to changes")
-    parser.add_argument("--rows", nargs="*", help="names of functions: those alone")
+    parser.add_argument("--rows", nargs="*", help="names of functions: run only those")
     parser.add_argument(
         "--seconds", type=float, default=FULL.seconds, help="for which something is measured"
     )
     options = parser.parse_args()
-    # As Ctrl-C does: what was started is stopped on the way out.
+    # As Ctrl-C does: everything that was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,5 +1,5 @@
-"""Many clients at once, over real sockets: those who behave, and are timed, and those who do
-not. For `load`."""
+"""Many concurrent clients over real sockets, for `load`: well-behaved ones, which are timed, and
+others."""
 
 import asyncio
 import itertools
@@ -26,20 +26,21 @@ from tests.harness.wire import request
 NEW_STORE = b'{"name":"Load","address":"1 High Street"}'
 
 
-# Those who behave.
+# Well-behaved clients.
 
 
 @dataclass
 class Responses:
-    """What some clients got: how often which status, and how long it took, in seconds."""
+    """What some clients got: how many responses of each status, and how long each took, in
+    seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     times: dict[int, list[float]] = field(default_factory=dict)
     created: dict[int, float] = field(default_factory=dict)
-    """The ids of the stores that were added, and when, by the clock of the machine."""
+    """The ids of the added stores, and when they were added, by the clock of the machine."""
     outcomes_unknown: int = 0
     rate: float = 0.0
-    """How many were answered with success, in a second."""
+    """How many succeeded, per second."""
 
     def add(self, status: int, took: float, body: bytes) -> None:
         self.statuses[status] += 1
@@ -47,7 +48,7 @@ class Responses:
         self.outcomes_unknown += status == 503 and b'"outcome":"none"' not in body
 
     def percentile(self, share: float, status: int = 200) -> float:
-        """Return the time within which that share of the responses of a status came; 0 if there
+        """Return the time within which that share of the responses with a status came; 0 if there
         are none."""
         times = sorted(self.times.get(status, [0.0]))
         return times[math.ceil(share * len(times)) - 1]
@@ -97,7 +98,7 @@ async def _behave(port: int, seconds: float, connections: int, pause: float) -> 
 
 
 def behave(port: int, seconds: float, connections: int = 8, pause: float = 0.005) -> Responses:
-    """Create and read, each client one after another."""
+    """Create and read, one request after another for each client."""
     return uvloop.run(_behave(port, seconds, connections, pause))
 
 
@@ -128,12 +129,12 @@ async def _offer(port: int, seconds: float, rate: float) -> Responses:
 
 
 def offer(port: int, seconds: float, rate: float) -> Responses:
-    """Begin so many creates a second, whatever becomes of those before."""
+    """Start this many creates per second, whatever happens to the earlier ones."""
     return uvloop.run(_offer(port, seconds, rate))
 
 
 class _Listener(asyncio.Protocol):
-    """One client of the feed: which changes came, and when."""
+    """One client of the feed: which changes it received, and when."""
 
     def __init__(self, heard: dict[int, list[float]]) -> None:
         self._heard = heard
@@ -152,8 +153,8 @@ class _Listener(asyncio.Protocol):
 
 
 Heard = tuple[set[bytes], dict[int, list[float]]]
-"""Which sequences of changes some clients heard, one if it is the same for all; and of each
-change all its times."""
+"""The sequences of changes that clients received, one if it is the same for all; and all times of
+each change."""
 
 
 async def _listen(
@@ -185,30 +186,30 @@ async def _until(done: Callable[[], bool]) -> None:
 def listen(
     port: int, count: int, begin: Callable[[], None], has_ended: Callable[[], bool]
 ) -> Heard:
-    """Listen to changes with many clients; call `begin` when all do, and go on for 2 s once it
-    `has_ended`."""
+    """Listen to changes with many clients; call `begin` when all listen, and continue for 2 s once
+    it `has_ended`."""
     return uvloop.run(_listen(port, count, begin, has_ended))
 
 
 @contextmanager
 def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    """A process for those who behave: their times must not be ours."""
+    """A process for the well-behaved clients, so that our own load does not slow them."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         yield pool
 
 
-# Those who do not.
+# The others.
 
 
 class ClientGroup:
-    """Connections on each of which something is done four times a second, until the service
-    closes it."""
+    """Connections that each do something four times a second, until the service closes them."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._all: list[socket.socket] = []
         self._doing: dict[socket.socket, Callable[[socket.socket], object]] = {}
-        # Those that only listen cost nothing while nothing is said: their load must not be ours.
+        # Connections that only listen cost nothing while nothing comes: their load must not be
+        # ours.
         self._listening = selectors.DefaultSelector()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -247,8 +248,8 @@ class ClientGroup:
                 client.close()
 
     def all_closed(self, which: list[socket.socket], within: float) -> bool:
-        """Wait until the service has closed these; tell whether it did, so many seconds after
-        the beginning."""
+        """Wait until the service has closed these; return whether it did, within this many seconds
+        of the start."""
         while len(self.closed.keys() & set(which)) < len(which):
             if time.monotonic() > self.began + within:
                 return False
@@ -276,7 +277,7 @@ class ClientGroup:
         return False
 
     def listen(self, client: socket.socket) -> None:
-        """Take what comes, and notice the end."""
+        """Receive what comes, and notice the end."""
         data = client.recv(4096)
         self.received[client] = self.received.get(client, b"") + data
         if not data:
@@ -294,6 +295,6 @@ class ClientGroup:
             raise ConnectionResetError
 
     def gorge(self, client: socket.socket) -> None:
-        """Ask for more, and read nothing."""
+        """Request more, and read nothing."""
         while client.send(request("GET", "/api/stores") * 100):
             pass

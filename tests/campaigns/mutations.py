@@ -1,5 +1,5 @@
-"""Good and hostile requests, made a little worse, for `fuzz_http.py`. Pure: a seed and a number
-name a case."""
+"""Good and hostile requests, each damaged a little, for `fuzz_http.py`; a seed and a number
+identify a case."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,11 +8,11 @@ from enum import Enum
 from random import Random
 
 Mutation = Callable[[Random, bytes, Sequence[bytes]], bytes]
-"""Makes a request worse; what it takes from others it takes from the last argument."""
+"""Makes a request worse; what it takes from other requests comes from the last argument."""
 
 
 class End(Enum):
-    """What the client does once it has sent everything."""
+    """What the client does after it has sent everything."""
 
     WAITS = "waits"
     HALF_CLOSES = "closes its sending side"
@@ -21,7 +21,7 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """What one connection sends: so many requests, in these pieces. `name` is the seed and the
+    """What one connection sends: this many requests, in these pieces. `name` is the seed and the
     number."""
 
     name: str
@@ -198,8 +198,8 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 
 class Cases:
-    """Makes cases of a corpus; most of its large requests are seldom taken, for the time that
-    they take."""
+    """Makes cases from a corpus; most of its large requests are seldom used, because they take
+    long."""
 
     def __init__(self, corpus: Sequence[bytes], seed: int) -> None:
         self._small = [data for data in corpus if len(data) <= 2048]
@@ -222,8 +222,8 @@ class Cases:
 
 
 def pieces(random: Random, requests: list[bytes]) -> list[bytes]:
-    """Cut as a client or a network might: each request by itself, not at all, here and there,
-    after each byte."""
+    """Cut as a client or a network might: between requests, nowhere, here and there, or after each
+    byte."""
     data = b"".join(requests)
     if random.random() < 0.25:
         return requests

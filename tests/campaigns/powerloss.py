@@ -2,11 +2,11 @@
 may then hold.
 
 `record` runs the real service under strace. `images` goes through the calls and, at moments of a
-crash, gives what may be on the disk: what was synced, and of all that was not: nothing,
-everything, or any part in sectors of 512 bytes, in any order. A name in a directory is on the
-disk when the directory was synced, or perhaps sooner, but names come in their order, as in a
-journal. The service's responses on its sockets are among the calls, so that at each moment it is
-known what had been acknowledged.
+crash, yields what may be on the disk: everything that was synced, and of the rest nothing,
+everything, or any part in sectors of 512 bytes, in any order. A name in a directory is on the disk
+once the directory was synced, or perhaps sooner, but names come in order, as in a journal. The
+service's responses on its sockets are among the calls, so that at each moment it is known what had
+been acknowledged.
 """
 
 import os
@@ -29,7 +29,7 @@ from tests.oracles.lincheck import Kind, Violation
 
 SECTOR = 512
 _MEMORY = Path("/dev/shm")
-"""Where images are opened, if it is there: they are many, and nothing depends on them being
+"""Where images are opened, if the folder exists: there are many, and nothing depends on their being
 synced."""
 
 WRITES_ONLY = {Kind.CREATE: 1, Kind.REPLACE: 2}
@@ -40,7 +40,7 @@ _NAMES = ("openat", "link", "linkat", "unlink", "unlinkat", "rename")
 _CHANGES = ("pwrite64", "ftruncate")
 _MODELLED = (*_NAMES, *_CHANGES, *_SYNCS, *_SENDS)
 _NOT_MODELLED = ("renameat", "renameat2", "pwritev", "pwritev2", "fallocate", "mmap")
-"""Traced so that a service that begins to use one of them on its files is noticed."""
+"""These are traced too, so that we notice if a service begins to use one of them on its files."""
 
 _STRACE = (
     *("strace", "-f", "-y", "-xx", "-s", "9999999", "--seccomp-bpf", "-e", "signal=none"),
@@ -57,9 +57,9 @@ _RESPONSE = re.compile(
 
 
 def record(folder: Path, *args: str, change: str = "", operations: int = 190) -> tuple[Path, int]:
-    """Have clients write to a service under strace, in an empty folder.
+    """Let clients write to a service under strace, in an empty folder.
 
-    Gives the trace, and how many writes the clients know to be acknowledged.
+    Return the trace, and how many writes the clients know to be acknowledged.
     """
     trace = folder / "trace"
     program = [*_STRACE, "-o", str(trace), *(weakened.PROGRAM if change else COMMAND)]
@@ -68,7 +68,7 @@ def record(folder: Path, *args: str, change: str = "", operations: int = 190) ->
         folder, *args, env=weakened.environment(change) if change else None, program=program
     ) as service:
         recorder.run(service.port, operations)
-        # strace itself ignores the signal, and ends with what it follows.
+        # strace itself ignores the signal, and ends together with its program.
         os.killpg(service.process.pid, signal.SIGTERM)
         service.process.wait(TIMEOUT)
     return trace, recorder.acknowledged
@@ -87,7 +87,7 @@ class Call(NamedTuple):
 
 
 def calls(trace: Path) -> Iterator[Call]:
-    """Read what strace wrote. A call that nothing came between begins and ends at once."""
+    """Read the output of strace. A call without another one in between begins and ends at once."""
     begun: dict[str, tuple[str, str]] = {}
     with trace.open() as lines:
         for line in lines:
@@ -121,11 +121,11 @@ class Unsynced(Generic[T]):
         self._synced = 0
 
     def mark(self) -> int:
-        """Return the place up to which a sync that begins now will sync."""
+        """Return the position up to which a sync that begins now will sync."""
         return self._synced + len(self.left)
 
     def sync(self, mark: int) -> list[T]:
-        """Take out what is before the mark; another sync may have been faster."""
+        """Remove everything before the mark; another sync may have been faster."""
         count = max(0, mark - self._synced)
         self._synced += count
         done, self.left = self.left[:count], self.left[count:]
@@ -141,7 +141,7 @@ class File:
 
 
 class Change(NamedTuple):
-    """Bytes at a place, or with None the file's new length."""
+    """Write bytes at a position, or with None set the file's new length."""
 
     place: int
     data: bytes | None
@@ -160,12 +160,12 @@ class Change(NamedTuple):
 
 Left = Literal["nothing", "everything", "parts"]
 LEFT: tuple[Left, ...] = ("nothing", "everything", "parts", "parts")
-"""What is left of that which was not synced."""
+"""What is left of the changes that were not synced."""
 
 
 class Disk:
-    """A database's files, and what was acknowledged so far. SQLite's -shm is no part: each start
-    makes it."""
+    """A database's files, and what was acknowledged so far. SQLite's -shm does not count: each
+    start makes it."""
 
     def __init__(self, database: Path) -> None:
         self.acknowledged: set[tuple[int, int]] = set()
@@ -178,7 +178,7 @@ class Disk:
         self._sent: dict[str, bytes] = {}
 
     def take(self, call: Call) -> bool:
-        """Follow a call; tell whether it mattered."""
+        """Follow a call; return whether it mattered."""
         strings = [_bytes(text) for text in _STRING.findall(call.arguments)]
         if call.name in _SENDS:
             return call.result is None and self._send(call, b"".join(strings))
@@ -224,8 +224,8 @@ class Disk:
         return bool(responses)
 
     def _is_ours(self, path: str) -> bool:
-        """Tell whether a path is a file of the database, in its folder or in one within, where
-        it may be made."""
+        """Return whether a path is a file of the database, in its folder or in one within, where it
+        may be made."""
         name = path.rpartition("/")[2]
         return (
             path.startswith(self._folder + "/")
@@ -253,7 +253,7 @@ class Disk:
         return True
 
     def _change(self, call: Call, path: str, strings: list[bytes]) -> bool:
-        # From its beginning on it may be on the disk. Each of them succeeds, or the test is about
+        # It may be on the disk as soon as the call begins. Each call succeeds, or the test is about
         # errors.
         if call.result is None and path in self._names:
             place = int(call.arguments.rpartition(", ")[2].partition(")")[0])
@@ -289,7 +289,7 @@ def _name_all(names: dict[str, File], namings: Sequence[tuple[str, File | None]]
 
 
 def _path(call: Call) -> str:
-    """Return what the call's descriptor stands for."""
+    """Return the object of the call's descriptor."""
     found = _DESCRIPTOR.search(call.arguments)
     return _bytes(found[1]).decode() if found else ""
 
@@ -303,8 +303,8 @@ def _bytes(text: str) -> bytes:
 
 @dataclass
 class Verdict:
-    """Of `images`, `refused` were of a first start that was cut off: told so, and nothing had
-    been acknowledged."""
+    """`refused` of the `images` were of an interrupted first start: they were reported as such, and
+    nothing had been acknowledged."""
 
     images: int = 0
     refused: int = 0

@@ -1,5 +1,5 @@
-"""Stops a restore at its calls to the system while others wait for its database; then kills it, or
-lets it go on."""
+"""Stops a restore at its system calls while others wait for its database; then kills it, or lets it
+continue."""
 
 import shutil
 import signal
@@ -19,10 +19,10 @@ from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, run, se
 from tests.oracles.lincheck import Violation
 
 CALLS = tuple((call, number) for call in ("link", "rename", "fsync") for number in range(1, 30))
-"""The moments at which a restore may be stopped: after its n-th such call."""
+"""The moments at which a restore can be stopped: after its n-th such call."""
 
 PAUSE = 1.0
-"""Seconds that the others have to come to where they wait; any time is right, a longer one tries
+"""Seconds for the others to reach the point where they wait; any value is right, a longer one tests
 more."""
 
 BACKED_UP = ["Castle Hill", "Old Mill", "Harbour"]
@@ -32,26 +32,26 @@ MAY_BE_STARTED_AGAIN = 74
 
 
 def stop_at(call: str, number: int, trace: str) -> list[str]:
-    """Return what to put before a command so that it is stopped after its n-th such call; its
-    process is that of the command."""
+    """Return the words before a command that stop it after its n-th such call; its process is that
+    of the command."""
     inject = f"inject={call}:signal=STOP:when={number}"
     return ["strace", "-D", "-f", "-qq", "-o", trace, "-e", f"trace={call}", "-e", inject]
 
 
 @dataclass
 class Others:
-    """What came of those that waited."""
+    """The outcome for those that waited."""
 
     statuses: dict[str, tuple[int, str]]
-    """Of each command that has ended: its status, and what it said."""
+    """For each command that has ended: its status, and its message."""
 
     served: list[str] | None
-    """The list as a service has it that serves, with a store that it acknowledged at its end."""
+    """The list of a service that serves, with a store that it acknowledged at the end."""
 
 
 def kill_restore(folder: Path, moments: Moments = CALLS) -> Row:
-    """Stop a restore after each of its calls, and let a start, an import and a backup wait; kill it,
-    and restore again, or let it go on.
+    """Stop a restore after each of its calls, and let a start, an import and a backup wait; then
+    kill it and restore again, or let it continue.
 
     Each of them has the old list or the new one, and what it was told is true.
     """
@@ -72,7 +72,7 @@ def kill_restore(folder: Path, moments: Moments = CALLS) -> Row:
 
 
 def _killed_database(folder: Path) -> Path:
-    """Make a database whose service was killed, a backup of before, and a file to import."""
+    """Make a database whose service was killed, an earlier backup, and a file to import."""
     made, killed = folder / "made", folder / "killed"
     for each in (made, killed):
         each.mkdir(parents=True)
@@ -91,7 +91,7 @@ def _killed_database(folder: Path) -> Path:
 
 
 def _stop(row: Row, place: Path, call: str, number: int, end: signal.Signals) -> bool:
-    """Stop a restore after its n-th call; return whether it has so many of them."""
+    """Stop a restore after its n-th call; return whether it makes that many."""
     database = f"--database=sqlite:///{place}/stores.db"
     with tempfile.NamedTemporaryFile("r") as trace:
         restore = subprocess.Popen(
@@ -128,7 +128,7 @@ def _stop(row: Row, place: Path, call: str, number: int, end: signal.Signals) ->
 
 @contextmanager
 def _others(place: Path, database: str) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
-    """Start what shall wait; kill what is left of it at the end."""
+    """Start what will wait; kill what is left of it at the end."""
     commands = {
         "serve": ["serve", "--port=0", database],
         "import": ["import", "--add", "--yes", f"{place}/rows.csv", database],
@@ -162,7 +162,7 @@ def _ended(place: Path, others: dict[str, "subprocess.Popen[bytes]"]) -> Others:
 
 
 def _served(process: "subprocess.Popen[bytes]", log: Path) -> list[str]:
-    """Return the list of a service after one more store, if it takes that."""
+    """Return the list of a service after one more store, if it accepts that."""
     service = Running(process, 0, log)
     service.wait()
     service.request("POST", "/api/stores", {"name": "Posted"})
@@ -180,7 +180,7 @@ def names_of(path: Path) -> list[str]:
 
 
 def _judge(place: Path, others: Others, status: int) -> Iterator[str]:
-    """Say what is wrong after all have ended; restore again if the restore was killed."""
+    """Return what is wrong after all have ended; restore again if the restore was killed."""
     path = place / "stores.db"
     for name, (ended, said) in others.statuses.items():
         refused = ended == 2 and "restore was killed here" in said and status < 0

@@ -1,5 +1,5 @@
-"""The long tests, one line each: power loss, kills, histories, load (`make soak`). Status 1 on
-any violation."""
+"""The long tests, one line each: power loss, kills, histories, load (`make soak`). Status 1 on any
+violation."""
 
 import argparse
 import signal
@@ -26,8 +26,8 @@ SEGMENT = 50_000
 """Operations of one history."""
 
 MAX_GROWTH = 48 * 2**20
-"""Bytes that a process may grow by after its first tenth: the responses that it keeps are half
-of that."""
+"""Bytes that a process may grow by after its first tenth; half of that is responses that it
+keeps."""
 
 LATE_GROWTH = 8 * 2**20
 """Bytes that it may still grow by in the second half of a long time."""
@@ -36,7 +36,7 @@ PEAK = 10.0
 """Seconds to find out what a service can do."""
 
 MAX_WAL = 64 * 2**20
-"""Bytes that the log may have: what `journal_size_limit` leaves of it."""
+"""Bytes that the log may have, which is what `journal_size_limit` leaves of it."""
 
 BUILDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("1-worker", (), ""),
@@ -46,8 +46,8 @@ BUILDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 class Growth:
-    """What a service takes while it runs: a sample now and then, the first tenth of the time
-    left out."""
+    """What a service uses while it runs: a sample now and then, leaving out the first tenth of the
+    time."""
 
     def __init__(self, service: Running, database: Path) -> None:
         self._service = service
@@ -57,7 +57,7 @@ class Growth:
 
     @contextmanager
     def watched(self, row: Row) -> Iterator[None]:
-        """Take samples, and put what they say into a row."""
+        """Take samples, and put their results into a row."""
         thread = threading.Thread(target=self._watch)
         thread.start()
         try:
@@ -89,8 +89,8 @@ class Growth:
             ("wal_kib", wal // 1024),
         ):
             row.figures[name] = max(row.figures[name], value)
-        # A client each, a connection or two to the database's three files, and what Python itself
-        # has open.
+        # One client each, a connection or two to the three files of the database, and what Python
+        # itself has open.
         if growth > MAX_GROWTH or wal > MAX_WAL or files > 100:
             row.violations.append(
                 Violation("growth", f"{growth} bytes, {files} descriptors, {wal} bytes of log")
@@ -112,8 +112,8 @@ def _files(pid: int) -> int:
 
 
 def histories(folder: Path, operations: int, give_up: float) -> Iterator[Row]:
-    """Record and check histories of every build, each in its share of the time that is left; one
-    at least."""
+    """Record and check histories of every build, each in its share of the remaining time; at least
+    one."""
     for place, (build, args, change) in enumerate(BUILDS):
         row = Row(f"L1-{build}")
         began = time.monotonic()
@@ -139,8 +139,8 @@ def _record(row: Row, folder: Path, args: tuple[str, ...], change: str) -> None:
 
 
 def steady(folder: Path, minutes: float) -> Row:
-    """Keep a service at half of what it can do; all of it is answered, and nothing grows in the
-    second half."""
+    """Keep a service at half of what it can do; every request gets a response, and nothing grows in
+    the second half."""
     row = Row("L4-steady")
     folder.mkdir()
     with serving(folder) as service:
@@ -175,7 +175,7 @@ def steady(folder: Path, minutes: float) -> Row:
 
 
 def power_losses(folder: Path, images: int) -> Iterator[Row]:
-    """Open crash images of every build; with a lower setting some of them must have lost
+    """Open crash images of every build; with a weaker setting some of them must have lost
     something."""
     for build, args, change in (*BUILDS, ("normal", (), "syncs_normally")):
         place = folder / f"power-{build}"
@@ -201,7 +201,7 @@ def power_losses(folder: Path, images: int) -> Iterator[Row]:
 
 
 def kills(folder: Path, count: int) -> Iterator[Callable[[], Row]]:
-    """Return each kind of kill its share of all."""
+    """Return each kind of kill with its share of all."""
 
     def share(percent: int) -> int:
         return max(1, count * percent // 100)
@@ -226,7 +226,7 @@ def kills(folder: Path, count: int) -> Iterator[Callable[[], Row]]:
 
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Do everything that was asked for, within the time."""
+    """Do everything that was requested, within the time."""
     give_up = time.monotonic() + 60 * options.minutes
     yield from power_losses(folder, options.images)
     for kill in kills(folder, options.kills):
@@ -246,7 +246,7 @@ def main() -> int:
         "--minutes",
         type=float,
         default=60,
-        help="for the kills, which all have to be done, and the histories",
+        help="for the kills, which must all be done, and the histories",
     )
     parser.add_argument(
         "--operations",
@@ -262,7 +262,7 @@ def main() -> int:
         "--steady", type=float, default=60, help="minutes at half load, behind all others"
     )
     options = parser.parse_args()
-    # As Ctrl-C does: what was started is stopped on the way out.
+    # As Ctrl-C does: everything that was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     status = 0
     with tempfile.TemporaryDirectory(prefix="storekeeper-soak-") as folder:

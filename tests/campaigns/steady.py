@@ -1,5 +1,5 @@
-"""One service at half of what it can do, for as long as is wanted (row L4): nothing may grow.
-For `soak`.
+"""One service at half of what it can do, for as long as you like (row L4): nothing may grow. For
+`soak`.
 
 Requests are sent in pipelined batches, so that the client costs less than the service.
 """
@@ -35,11 +35,11 @@ class Load:
         self.created = 0
 
     def peak(self, seconds: float) -> float:
-        """Send as fast as it answers; give how many requests that is in a second."""
+        """Send as fast as the service responds; return how many requests that is per second."""
         return uvloop.run(self._run(seconds, None))
 
     def hold(self, seconds: float, rate: float) -> float:
-        """Send so many requests a second, or fewer if it is late; give how many it were."""
+        """Send this many requests per second, or fewer if it is late; return how many they were."""
         return uvloop.run(self._run(seconds, rate))
 
     async def _run(self, seconds: float, rate: float | None) -> float:
@@ -54,8 +54,8 @@ class Load:
         while due < end:
             await asyncio.sleep(due - time.monotonic())
             await self._batch(reader, writer)
-            # What the service did not manage is not made up for: it would be more than half
-            # afterwards.
+            # Requests that the service did not manage are not made up for: it would be more than
+            # half afterwards.
             due = max(due + pause, time.monotonic())
         writer.close()
 

@@ -101,7 +101,8 @@ def _standard_streams(*files: IO[bytes]) -> Iterator[None]:
     try:
         for number, file in enumerate(files):
             os.dup2(file.fileno(), number)
-            setattr(sys, names[number], open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - closed by nobody
+            mode = "w" if number else "r"
+            setattr(sys, names[number], open(number, mode, closefd=False))  # noqa: SIM115
         yield
     finally:
         for number, old in enumerate(kept):

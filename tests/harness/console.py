@@ -36,7 +36,8 @@ PATIENCE = 30_000
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
 _REFUSALS = re.compile(
-    r"Failed to load resource: (net::ERR|the server responded with a status of (401|403|404|410|412|422|503))"
+    r"Failed to load resource: "
+    r"(net::ERR|the server responded with a status of (401|403|404|410|412|422|503))"
 )
 """What Chromium reports for a response that is not a success, and for a service that is gone."""
 

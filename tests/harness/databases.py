@@ -25,7 +25,8 @@ _ADD_KEYS = """INSERT INTO keys (n, key, request, seq, at)
   FROM {numbers}, (SELECT coalesce(max(n), 0) AS last FROM keys) AS before"""
 
 _KEEP_KEYS = """
-  CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'kept'; END $$;
+  CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'kept'; END $$;
   CREATE TRIGGER keep BEFORE DELETE ON keys FOR EACH ROW EXECUTE FUNCTION keep()"""
 
 

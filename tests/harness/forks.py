@@ -158,7 +158,8 @@ def run(program: str) -> None:
     except SystemExit as ended:
         status = ended.code or 0
     if isinstance(status, int):
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does first of all
+        # Wait for threads, as Python does first.
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         with suppress(
             Exception

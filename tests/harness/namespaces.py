@@ -55,7 +55,8 @@ mkdir -p /var/log/nginx /var/lib/nginx /etc/nginx/conf.d /opt/storekeeper
 printf '#!/bin/sh\nexec {sys.executable} {SYSTEMCTL} "$@"\n' > /usr/local/sbin/systemctl
 chmod 755 /usr/local/sbin/systemctl
 {sys.executable} -c 'import fcntl, socket, struct
-fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS: the loopback interface is up'
+# SIOCSIFFLAGS: the loopback interface is up.
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 1))'
 useradd --create-home visitor
 cd /root
 set +e

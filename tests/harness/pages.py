@@ -1,5 +1,5 @@
-"""The pages as tests read them: their commands with what they print, and the shell that runs
-them in order."""
+"""The pages as tests read them: their commands and output, and the shell that runs them in
+order."""
 
 import os
 import re
@@ -27,7 +27,7 @@ ON_A_MACHINE = [
     ROOT / f"docs/{name}.md"
     for name in ("installing", "proxy", "backups", "monitoring", "postgresql")
 ]
-"""The pages whose commands are run one after the other, on one machine."""
+"""The pages whose commands are run one after the other on one machine."""
 
 SERVES = "serves until it is stopped; the test has a service that was started with the same options"
 NOT_RUN = {
@@ -36,12 +36,12 @@ NOT_RUN = {
     "make setup": "the test has this checkout; `make thorough` runs it, in a clone",
     ".venv/bin/storekeeper serve --open": SERVES,
     "STOREKEEPER_AUTH=open /opt/storekeeper/current/bin/uvicorn"
-    " --factory storekeeper.service:application --port 8098": "a test of its own starts it, and stops it",
+    " --factory storekeeper.service:application --port 8098": "a separate test starts and stops it",
 }
-"""Commands of the pages that are not run in their order, each with its reason."""
+"""Commands of the pages that are not run in order, each with the reason."""
 
 STEP_TIMEOUT = 30.0
-"""Seconds that one command of a page may take, on a machine that is busy."""
+"""Seconds that one command of a page may take on a busy machine."""
 
 
 _STEP = re.compile(r"^([$#]) ((?:.*\\\n)*.*)\n((?:(?![$#] ).+\n)*)", re.MULTILINE)
@@ -49,8 +49,8 @@ _STEP = re.compile(r"^([$#]) ((?:.*\\\n)*.*)\n((?:(?![$#] ).+\n)*)", re.MULTILIN
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a page: who types it (`$` anybody, `#` root), and what the page says that it
-    prints."""
+    """A command of a page: who types it (`$` any user, `#` root), and the output that the page
+    shows."""
 
     where: str
     prompt: str
@@ -59,24 +59,25 @@ class Step:
 
     @property
     def typed(self) -> str:
-        """The command without the comment behind it."""
+        """The command without the comment after it."""
         return self.command.partition("  #")[0].strip()
 
     def at(self, port: int) -> "Step":
-        """Return the step with a service at another port of this machine."""
+        """Return the step with the service at a different port of this machine."""
         old, new = "127.0.0.1:8080", f"127.0.0.1:{port}"
         return replace(
             self, command=self.command.replace(old, new), printed=self.printed.replace(old, new)
         )
 
     def difference(self, status: int, output: str) -> str | None:
-        """Return how a run differs from what the page says; a `…` there stands for anything."""
+        """Return how a run differs from the page; a `…` on the page stands for anything."""
         expected = ".*".join(re.escape(part) for part in self.printed.strip().split("…"))
         if self.printed and re.fullmatch(expected, output.strip(), re.DOTALL):
             return None
         if not self.printed and status == 0:
             return None
-        return f"{self.where}: {self.command}\nstatus {status}, printed:\n{output}\nnot:\n{self.printed}"
+        found = f"status {status}, printed:\n{output}\nnot:\n{self.printed}"
+        return f"{self.where}: {self.command}\n{found}"
 
 
 def blocks(page: Path) -> Iterator[tuple[int, str, list[str]]]:
@@ -92,7 +93,8 @@ def blocks(page: Path) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def steps(page: Path, section: str = "") -> list[Step]:
-    """Return the commands of all `console` blocks of a page, or of one section of it, in order."""
+    """Return the commands of all `console` blocks of a page, or of one of its sections, in
+    order."""
     found: list[Step] = []
     text = page.read_text()
     first, last = 0, text.count("\n")
@@ -108,8 +110,8 @@ def steps(page: Path, section: str = "") -> list[Step]:
 
 
 class Shell:
-    """A shell that keeps its folder and its variables from one command to the next, as a
-    reader's does."""
+    """A shell that keeps its folder and its variables from one command to the next, as a reader's
+    does."""
 
     def __init__(
         self, argv: Sequence[str], folder: Path, env: dict[str, str], files: Sequence[int] = ()
@@ -126,7 +128,7 @@ class Shell:
         )
 
     def run(self, command: str, timeout: float = STEP_TIMEOUT) -> tuple[int, str]:
-        """Run one command; return its status and all that it printed. It fails after `timeout`
+        """Run one command; return its status and everything that it printed; fail after `timeout`
         seconds."""
         assert self.process.stdin
         end = secrets.token_hex(8)
@@ -150,14 +152,14 @@ class Shell:
         return data.decode(errors="replace")
 
     def close(self) -> None:
-        """End the shell and all that it started in its session."""
+        """End the shell and everything that it started in its session."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
 
 @contextmanager
 def follower(folder: Path, **env: str) -> Iterator[Shell]:
-    """A shell in a folder that has this checkout's `.venv`."""
+    """Open a shell in a folder that has this checkout's `.venv`."""
     if not (folder / ".venv").exists():
         (folder / ".venv").symlink_to(ROOT / ".venv")
     mine = {

@@ -1,4 +1,4 @@
-"""Payloads that break a rule, each with its message, and bodies that are no JSON (decisions 3 to
+"""Payloads that break a rule, each with its message, and bodies that are not JSON (decisions 3 to
 15)."""
 
 import json
@@ -47,8 +47,8 @@ VIOLATIONS: list[tuple[object, str, list[str]]] = [
 
 
 def encoded(payload: object) -> object:
-    """Return a payload as the bytes that the rule is about; Python writes 1e400 as Infinity,
-    which is no JSON."""
+    """Return a payload as the bytes that the rule is about; Python writes 1e400 as Infinity, which
+    is not JSON."""
     text = (
         json.dumps(payload).replace("Infinity", "1e400")
         if isinstance(payload, dict | list | str | int)

@@ -27,11 +27,11 @@ SETTINGS = {
     "shared_buffers": "32MB",
     "max_wal_senders": "4",
     "hot_standby": "on",
-    # It is killed, but the machine goes on: what was written is there without it.
+    # The server is killed, but the machine is not: data that was written stays, even unsynced.
     "fsync": "off",
-    # What a killed server leaves goes with its folder.
+    # The files of a killed server are deleted with its folder.
     "dynamic_shared_memory_type": "mmap",
-    # A killed server's successor begins with what the log has since the last checkpoint.
+    # The successor of a killed server starts with the log since the last checkpoint.
     "checkpoint_timeout": "30min",
     "log_min_messages": "warning",
     "log_line_prefix": "%m [%p] @%d ",
@@ -41,11 +41,11 @@ SETTINGS = {
 
 
 class Missing(Exception):
-    """There is no PostgreSQL on this machine, or nobody who could run it."""
+    """There is no PostgreSQL on this machine, or no user who can run it."""
 
 
 def binaries() -> Path:
-    """Return the folder of PostgreSQL's programs, the newest version's; raise Missing."""
+    """Return the folder of PostgreSQL's programs, newest version first; raise Missing."""
     folders = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name)
     )
@@ -63,21 +63,19 @@ def binaries() -> Path:
 
 
 def _ordinary_user() -> pwd.struct_passwd:
-    """Return who runs the server instead of root."""
+    """Return the user who runs the server instead of root."""
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
-    raise Missing(
-        "PostgreSQL does not run as root, and there is neither a user postgres nor nobody"
-    )
+    raise Missing("PostgreSQL does not run as root, and there is no user postgres or nobody")
 
 
 class Server:
-    """One server, on 127.0.0.1 and on a socket in `folder`. Not running until `start`."""
+    """One server, on 127.0.0.1 and on a socket in `folder`; it does not run until `start`."""
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self.bin = binaries()
-        # Only root can, and has to, start it as somebody else.
+        # Only root can start it as another user, and root must.
         other = _ordinary_user() if os.geteuid() == 0 else None
         self.uid = other.pw_uid if other else None
         self.gid = other.pw_gid if other else None
@@ -92,7 +90,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server wrote so far."""
+        """The log of the server so far."""
         return (self.folder / "log").read_text(errors="replace")
 
     def url(self, database: str = "postgres", *, user: str = "storekeeper") -> str:
@@ -100,9 +98,9 @@ class Server:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def create(self) -> None:
-        """Make an empty cluster that lets everybody on this machine in."""
+        """Make an empty cluster that accepts every user of this machine."""
         self._own()
-        # To copy one takes an eighth of what making one does.
+        # Copying a cluster takes an eighth of the time of making one.
         subprocess.run(["cp", "-a", _empty_cluster(), self.data], check=True)
 
     def _initialize(self) -> None:
@@ -118,8 +116,8 @@ class Server:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     def start(self) -> None:
-        """Start, and return once it takes connections. A killed one's children may have to die
-        first."""
+        """Start, and return once it accepts connections; if it was killed, its children may have to
+        die first."""
         deadline = time.monotonic() + TIMEOUT
         while not self._try_start(deadline):
             if time.monotonic() > deadline:
@@ -127,7 +125,7 @@ class Server:
             time.sleep(0.1)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Stop; SIGINT ends the connections too, SIGQUIT does not even write what is in memory."""
+        """Stop; SIGINT also ends the connections, SIGQUIT does not even write what is in memory."""
         if self.process is not None:
             self._kept = None
             self.process.send_signal(number)
@@ -135,7 +133,7 @@ class Server:
             self.process = None
 
     def kill(self) -> None:
-        """Kill -9 the server and every process of it, as a power cut would."""
+        """Kill the server and all its processes with -9, as a power cut would."""
         if self.process is None:
             return
         children = self._children()
@@ -147,17 +145,17 @@ class Server:
         self.process = None
 
     def reload(self) -> None:
-        """Have it read its settings again."""
+        """Let it read its settings again."""
         assert self.process is not None
         self.process.send_signal(signal.SIGHUP)
 
     def promote(self) -> None:
-        """Make a standby the primary; returns once it is."""
+        """Make a standby the primary; return once it is."""
         self._run("pg_ctl", "promote", "--wait", "--pgdata", str(self.data))
 
     def sql(self, statement: str, database: str = "postgres") -> str:
-        """Run a statement, or several as one transaction; give what the last returns as psql
-        does unaligned."""
+        """Run a statement, or several as one transaction; return the last result in psql's
+        unaligned format."""
         connection = pq.PGconn.connect(self.url(database).encode())
         try:
             return _executed(connection, statement)
@@ -165,18 +163,18 @@ class Server:
             connection.finish()
 
     def new_database(self) -> str:
-        """Make a database; give its URL."""
+        """Make a database; return its URL."""
         name = f"test_{next(self._numbers)}"
         connection = self._connection()
-        # To copy files takes a half of what writing all of them to the log does; before 15 there
-        # was nothing else.
+        # Copying files takes half of the time of writing them all to the log, which is the only way
+        # before 15.
         how = " STRATEGY FILE_COPY" if connection.server_version >= 15_00_00 else ""
         _executed(connection, f"CREATE DATABASE {name}{how}")
         return self.url(name)
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """Return the URL of a new database; drop it at the end."""
+        """Make a database and yield its URL; drop it at the end."""
         url = self.new_database()
         try:
             yield url
@@ -184,18 +182,19 @@ class Server:
             _executed(self._connection(), f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     def _connection(self) -> PGconn:
-        """Return a connection that lasts while the server runs: to connect takes as much as what
-        is then said."""
+        """Return a connection that lasts as long as the server: connecting takes as long as the
+        statements."""
         self._kept = self._kept or pq.PGconn.connect(self.url().encode())
         return self._kept
 
     def standby(self, folder: Path, name: str = "standby") -> "Server":
-        """Copy this running server to a streaming standby, not started yet."""
+        """Copy this running server to a streaming standby, and do not start that yet."""
         other = Server(folder)
         other._own()
         self._run(
-            "pg_basebackup", "--pgdata", str(other.data), "--write-recovery-conf", "--checkpoint", "fast",
-            "--no-sync", "--dbname", f"{self.url()}?application_name={name}",
+            "pg_basebackup", "--pgdata", str(other.data), "--write-recovery-conf",
+            "--checkpoint", "fast", "--no-sync",
+            "--dbname", f"{self.url()}?application_name={name}",
         )  # fmt: skip
         return other
 
@@ -214,7 +213,7 @@ class Server:
             f"--{name}={value}"
             for name, value in (SETTINGS | self.settings | {"port": str(self.port)}).items()
         ]
-        # On its own socket: at its port somebody else may have come first.
+        # On its own socket: another server may have taken its port first.
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [self.bin / "postgres", "-D", self.data, "-k", self.folder, *settings],
@@ -238,8 +237,9 @@ class Server:
 
     def _run(self, program: str, *args: str) -> str:
         done = subprocess.run(
-            [self.bin / program, *args], cwd=self.folder, capture_output=True, text=True, timeout=TIMEOUT,
-            check=False, user=self.uid, group=self.gid, extra_groups=self.groups,
+            [self.bin / program, *args], cwd=self.folder,
+            capture_output=True, text=True, timeout=TIMEOUT, check=False,
+            user=self.uid, group=self.gid, extra_groups=self.groups,
         )  # fmt: skip
         assert done.returncode == 0, f"{program}: {done.stderr}"
         return done.stdout
@@ -259,8 +259,7 @@ def _executed(connection: PGconn, statement: str) -> str:
 
 @contextmanager
 def running(**settings: str) -> Iterator[Server]:
-    """Return a new server that runs, with these settings; stop it and delete its folder,
-    whatever happens."""
+    """Run a new server with these settings; stop it and delete its folder in any case."""
     with folder() as path:
         server = Server(path)
         server.create()
@@ -274,7 +273,7 @@ def running(**settings: str) -> Iterator[Server]:
 
 @contextmanager
 def replicated() -> Iterator[tuple[Server, Server]]:
-    """Return a primary and its synchronous standby, both running."""
+    """Run a primary and its synchronous standby."""
     with running() as primary, folder() as path:
         standby = primary.standby(path)
         standby.start()
@@ -313,13 +312,13 @@ def _shared() -> Server:
 
 
 def shared() -> Server:
-    """Return the server that all tests of this process share; for what does not stop or kill it.
-    Raises Missing."""
+    """Return the server that all tests of this process share, unless they stop or kill it; raise
+    Missing."""
     return _shared()
 
 
 def stop_shared() -> None:
-    """Stop the shared server and delete the empty cluster, if there are any."""
+    """Stop the shared server, if there is one, and delete the empty cluster."""
     _at_the_end().close()
     for each in (_at_the_end, _empty_cluster, _shared):
         each.cache_clear()
@@ -327,10 +326,9 @@ def stop_shared() -> None:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Return a temporary folder that another user can reach (pytest's own cannot be entered by
-    others)."""
+    """Yield a temporary folder that other users can enter (they cannot enter pytest's)."""
     path = Path(tempfile.mkdtemp(prefix="storekeeper-postgres-", dir=_memory()))
-    # Should this process be killed, the watch ends the server and deletes the folder.
+    # If this process is killed, the watch ends the server and deletes the folder.
     watch = subprocess.Popen(
         ["sh", "-c", _WATCH, path], stdin=subprocess.PIPE, start_new_session=True
     )
@@ -344,15 +342,15 @@ def folder() -> Iterator[Path]:
 
 
 def shared_memory(folder: Path) -> str | None:
-    """Return the segment of System V of a server that runs or was killed: it stays, and a
-    machine has 4,096."""
-    with suppress(FileNotFoundError, IndexError):  # such as of a server that was stopped
+    """Return the System V segment of a running or killed server: it stays, and a machine has only
+    4,096."""
+    with suppress(FileNotFoundError, IndexError):  # for example, of a server that was stopped
         return (folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
     return None
 
 
 def _memory() -> Path | None:
-    """Return where files are kept in memory, if there is room: nothing here is synced anyway."""
+    """Return a folder in memory, if there is room: nothing here is synced anyway."""
     shared = Path("/dev/shm")
     with suppress(OSError):
         if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:

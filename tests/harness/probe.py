@@ -1,10 +1,9 @@
-"""Handles on a SQLite database in a process of their own, for the tests that break what is under
-them.
+"""Handles on a SQLite database in a separate process, for tests that break the file under them.
 
     python -m tests.harness.probe PATH QUESTION,QUESTION... [nobody]
 
-opens one for each question, says so, waits for a line, asks each, prints the responses as JSON,
-and closes them. With `nobody` it has no rights.
+opens a handle for each question, reports that, waits for a line, asks each question, prints the
+results as JSON, and closes the handles. With `nobody`, the process has no privileges.
 """
 
 import asyncio
@@ -82,7 +81,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     "refusal_of_writes": _refusal_of_writes,
     "close": lambda collection: collection.close(),
 }
-"""One for each method of Collection."""
+"""One question for each method of Collection."""
 
 
 async def _ask(collection: Collection, question: str) -> str:
@@ -98,7 +97,7 @@ async def _ask(collection: Collection, question: str) -> str:
 
 async def main() -> None:
     path, questions, *rights = sys.argv[1:]
-    # Not the real ones: a test has no time for them.
+    # Not the real values: a test has no time for them.
     vars(writer)["LOCK_TIMEOUT"] = 0.3
     SqliteCollection.in_session.__defaults__ = (0.3,)
     vars(write_state)["PROBE_INTERVAL"] = 0.0

@@ -1,5 +1,5 @@
-"""The real command on a free port, as a user runs it: started, waited for, always stopped by its
-process id."""
+"""The real command on a free port, as a user runs it: started, waited for, and always stopped by
+its process id."""
 
 import json
 import os
@@ -25,7 +25,7 @@ OURS = (COMMAND[0], *(str(Path(__file__).with_name(name)) for name in ("weakened
 READY = re.compile(rb"listens on http://(?P<host>[^ ]+):(?P<port>\d+)")
 TIMEOUT = 30.0
 PIPE = 64 * 1024
-"""What a pipe takes of which nobody reads yet."""
+"""How many bytes a pipe holds that no process reads yet."""
 
 
 def run(
@@ -34,8 +34,8 @@ def run(
     stdin: bytes = b"",
     stdout: IO[bytes] | None = None,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run a command to its end, with `stdin` in a pipe; what it writes to a `stdout` that is
-    given is not read."""
+    """Run a command to its end, with `stdin` in a pipe; if `stdout` is given, its output is not
+    read."""
     with TemporaryFile() as out, TemporaryFile() as error, fed(stdin) as given:
         process = start(*args, env=env, stdin=given, stdout=stdout or out, stderr=error)
         try:
@@ -54,8 +54,8 @@ def start(
     stderr: IO[bytes] | None = None,
     env: dict[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Start a command with these standard streams; nothing comes from the others, and nobody
-    reads them."""
+    """Start a command with these standard streams; the others are empty, and their output is not
+    read."""
     with Path(os.devnull).open("r+b") as none:
         files = [(each or none).fileno() for each in (stdin, stdout, stderr)]
         return launch([*COMMAND, *args], environment(env), files)
@@ -63,7 +63,7 @@ def start(
 
 @contextmanager
 def fed(data: bytes) -> Iterator[IO[bytes]]:
-    """Return a pipe with these bytes and no more."""
+    """Return a pipe that contains only these bytes."""
     assert len(data) <= PIPE
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe:
@@ -73,7 +73,7 @@ def fed(data: bytes) -> Iterator[IO[bytes]]:
 
 
 def environment(changes: dict[str, str] | None) -> dict[str, str]:
-    """Return this process's environment without settings, with these changes."""
+    """Return the environment of this process without settings, with these changes."""
     mine = {
         name: value for name, value in os.environ.items() if not name.startswith("STOREKEEPER_")
     }
@@ -81,8 +81,8 @@ def environment(changes: dict[str, str] | None) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port at which nobody listens, and that the kernel gives to no client meanwhile:
-    it is below those."""
+    """Return a port without a listener, which the kernel gives to no client: it is below those
+    ports."""
     while True:
         port = 10_000 + secrets.randbelow(20_000)
         with socket.socket() as probe, suppress(OSError):
@@ -92,7 +92,7 @@ def free_port() -> int:
 
 @dataclass
 class Response:
-    """One response as it came; `headers` in lower case."""
+    """One response as it was received; the names of `headers` are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -104,7 +104,7 @@ class Response:
 
 
 class Running:
-    """A service that runs; `log` is what it wrote on stderr so far."""
+    """A running service; `log` has what it wrote on stderr so far."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
         self.process = process
@@ -112,12 +112,13 @@ class Running:
         self._log = log
 
     def wait(self) -> None:
-        """Wait until it answers; what was started with `ready=False` has no port before."""
+        """Wait until it responds; if it was started with `ready=False`, it has no port before
+        that."""
         self.port = _port(self.process, self._log)
 
     @property
     def log(self) -> str:
-        """What it has written; a thread of its writes it, a moment after the event."""
+        """Its log so far; a thread of the service writes it, a moment after the event."""
         text = ""
         for _ in range(20):
             before, text = text, self._log.read_text()
@@ -134,7 +135,7 @@ class Running:
         headers: dict[str, str] | None = None,
         timeout: float = TIMEOUT,
     ) -> Response:
-        """Send one request on a connection of its own; a body that is not bytes is sent as JSON."""
+        """Send one request on a new connection; a body that is not bytes is sent as JSON."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             return ask(connection, method, target, body, headers)
@@ -142,7 +143,7 @@ class Running:
             connection.close()
 
     def connection(self, timeout: float = TIMEOUT) -> HTTPConnection:
-        """Return a keep-alive connection; `ask` uses it."""
+        """Return a keep-alive connection, for `ask`."""
         return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def socket(self, timeout: float = TIMEOUT) -> socket.socket:
@@ -150,14 +151,13 @@ class Running:
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
     def raw(self, data: bytes, timeout: float = TIMEOUT) -> bytes:
-        """Send bytes on a connection of its own and give all that comes until the service closes
-        it."""
+        """Send bytes on a new connection; return everything until the service closes it."""
         with self.socket(timeout) as client:
             client.sendall(data)
             return read_all(client)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and give the exit status."""
+        """Send a signal; return the exit status."""
         self.process.send_signal(number)
         return self.process.wait(TIMEOUT)
 
@@ -199,11 +199,10 @@ def serving(
     program: Sequence[str] = COMMAND,
     within: Sequence[str] = (),
 ) -> Iterator[Running]:
-    """Start `storekeeper serve` on a free port with its database in `folder`; stop it, whatever
-    happens.
+    """Start `storekeeper serve` on a free port with its database in `folder`; stop it in any case.
 
-    It begins with no stores unless `args` say otherwise. `program` may be another than the real
-    command; `within` is a command that runs it.
+    It starts without stores unless `args` say otherwise. `program` may replace the real command;
+    `within` is a command that runs it.
     """
     log = folder / f"log-{time.monotonic_ns()}"
     url = database or f"sqlite:///{folder}/stores.db"
@@ -216,7 +215,7 @@ def serving(
             running.wait()
         yield running
     finally:
-        # The whole group: workers too, even when the supervisor was killed.
+        # The whole group: workers too, even if the supervisor was killed.
         try:
             if process.poll() is None:
                 process.terminate()
@@ -228,7 +227,7 @@ def serving(
 def launch(
     command: Sequence[str], env: dict[str, str], files: Sequence[int]
 ) -> "subprocess.Popen[bytes]":
-    """Start a command; a Python program of ours as a fork, where that makes no difference."""
+    """Start a command; a Python program of ours is forked, if that makes no difference."""
     program = command[1:] if command[0] == sys.executable else command
     if sys.platform != "linux" or program[0] not in OURS or not forks.server().can(env):
         stdin, stdout, stderr = files
@@ -239,7 +238,7 @@ def launch(
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a service and all its workers; a worker has its port until it is gone."""
+    """Kill a service and all its workers; a worker keeps its port until it is gone."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(TIMEOUT)
@@ -251,7 +250,7 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def alive(group: int) -> list[int]:
-    """Return the processes of a group that have not ended, where /proc tells."""
+    """Return the processes of a group that have not ended, if /proc lists them."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -283,7 +282,7 @@ def assert_stopped(service: Running) -> None:
 
 
 class Ended(Protocol):
-    """How a command ended, in a process of its own or in ours."""
+    """How a command ended, in a separate process or in ours."""
 
     returncode: int
     stdout: bytes
@@ -291,7 +290,7 @@ class Ended(Protocol):
 
 
 def refused(done: Ended) -> list[str]:
-    """Return what a command that could not be done said; the last line is the one that says so."""
+    """Return the message of a command that failed, which is its last line."""
     assert done.returncode == 2
     assert done.stdout == b""
     lines = done.stderr.decode().splitlines()

@@ -1,5 +1,5 @@
-"""A TCP proxy on 127.0.0.1 whose lines can be cut at any byte, or stand still (fault table, rows
-E5, E6)."""
+"""A TCP proxy on 127.0.0.1 whose lines can be cut at any byte, or stall (fault table, rows E5,
+E6)."""
 
 import asyncio
 import random
@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from tests.harness.process import TIMEOUT
 
 HANDSHAKE = 3000
-"""Bytes after which a client of PostgreSQL is at work, about."""
+"""After about this many bytes, a client of PostgreSQL has finished its greeting."""
 
 
 class Proxy:
-    """Forwards connections to a port, from a thread of its own. Made by `proxied`."""
+    """Forwards connections to a port, from a separate thread; made by `proxied`."""
 
     def __init__(self, target: int, seed: int) -> None:
         self.port = 0
@@ -34,10 +34,9 @@ class Proxy:
 
     @contextmanager
     def cutting(self, most: int, *, responses: bool = False) -> Iterator[None]:
-        """Cut every connection that is made from now on, after up to so many bytes in one of its
-        directions.
+        """Cut every new connection after up to this many bytes in one of its directions.
 
-        With `answers`, that is the one from the target, and only what follows the greeting.
+        With `answers`, that is the direction from the target, and the greeting does not count.
         """
         self._most, self._directions = most, range(1, 2) if responses else range(2)
         self._loop.call_soon_threadsafe(self._cut_all)
@@ -49,7 +48,7 @@ class Proxy:
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Deliver nothing, and tell nobody; what was sent meanwhile comes late, as from a
+        """Deliver nothing, and report nothing; what is sent in the meantime arrives late, as from a
         network that is back."""
         self._loop.call_soon_threadsafe(self._moving.clear)
         try:
@@ -86,7 +85,7 @@ class Proxy:
             self._lines[task].append(forth)
             lefts: list[float] = [float("inf"), float("inf")]
             if self._most is not None:
-                # Not all of them while they still greet each other.
+                # Not all of them during the greeting.
                 least = self._random.choice(
                     (0, HANDSHAKE) if len(self._directions) == 2 else (HANDSHAKE,)
                 )
@@ -104,7 +103,7 @@ class Proxy:
             pass
         finally:
             for side in self._lines.pop(task):
-                # Sent is what was let through; then one side sees an end, the other a reset.
+                # What was let through has been sent; then one side sees an end, the other a reset.
                 side.close()
 
     async def _pump(
@@ -129,7 +128,7 @@ class Proxy:
 
 @contextmanager
 def proxied(target: int, seed: int = 0) -> Iterator[Proxy]:
-    """Return a proxy before a port of this machine; stop it at the end."""
+    """Run a proxy for a port of this machine; stop it at the end."""
     proxy = Proxy(target, seed)
     ready = threading.Event()
     thread = threading.Thread(target=proxy.run, args=(ready,))

@@ -1,5 +1,5 @@
-"""Requests as raw bytes that the HTTP layer refuses, and those beside them that it accepts
-(decision 27)."""
+"""Requests as raw bytes that the HTTP layer refuses, and similar ones that it accepts (decision
+27)."""
 
 from tests.harness.wire import HOST, create
 

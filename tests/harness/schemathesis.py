@@ -1,4 +1,4 @@
-"""How Schemathesis is run: its checks, by the settings beside this file. Quick to import."""
+"""How Schemathesis is run: its checks, with the settings in this folder. Quick to import."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,6 @@ SCHEMATHESIS = [
     f"--config-file={Path(__file__).with_name('schemathesis.toml')}",
     "run",
     "--checks=all",
-    # The settings fix a good value of `at`, which takes the place of wrong ones too.
+    # The settings fix a valid value of `at`, which also replaces invalid ones.
     "--exclude-checks=negative_data_rejection",
 ]

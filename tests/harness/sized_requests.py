@@ -1,4 +1,4 @@
-"""Requests whose heads are as long as they may be, and longer (decisions 15 and 27)."""
+"""Requests whose heads have the greatest length, and longer ones (decisions 15 and 27)."""
 
 from tests.harness.wire import HOST, request
 

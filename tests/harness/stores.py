@@ -11,12 +11,12 @@ from storekeeper.domain.stores import Payload, Store
 from storekeeper.storage.sql import CONTENT
 
 ChangeRow = tuple[Any, ...]
-"""seq, store_id and content of a change, as `Database.changes` has it."""
+"""seq, store_id and content of a change, as in `Database.changes`."""
 
 
 def fields(*values: str | None) -> dict[str, Any]:
-    """Return what clients see of a store besides its id: the values of its fields, null for
-    those left out."""
+    """Return what clients see of a store besides its id: the values of its fields, null for missing
+    ones."""
     return dict.fromkeys(CONTENT) | dict(zip(CONTENT, values, strict=False))
 
 
@@ -26,13 +26,13 @@ def shown(id: int, *values: str | None) -> dict[str, Any]:
 
 
 def content(of: Payload | Store) -> list[Any]:
-    """Return what clients say of a store."""
+    """Return how clients describe a store."""
     return [getattr(of, name) for name in CONTENT]
 
 
 def an_export(*stores: tuple[Any, ...]) -> bytes:
-    """Return an export of stores, each as `shown` takes it, without versions and without values
-    that need quotes."""
+    """Return an export of stores, each as in `shown`, without versions and without values that need
+    quotes."""
     rows = [[*shown(0, ""), "version"], *([*shown(*store).values(), ""] for store in stores)]
     return b"".join(b"%b\r\n" % ",".join(str(cell or "") for cell in row).encode() for row in rows)
 
@@ -47,7 +47,8 @@ def shown_with(id: int, of: Payload | Store) -> dict[str, Any]:
 
 
 class _InAnyEpoch(Store, frozen=True):
-    """A store that equals the same one of any epoch: each test's database has another."""
+    """A store that equals the same store of any epoch, since each test's database has a different
+    one."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Store) and astuple(self)[:-1] == astuple(other)[:-1]

@@ -1,5 +1,5 @@
-"""System calls that fail or wait, by strace: of a program that starts, or of a process that
-runs."""
+"""System calls that fail or wait, through strace: of a program from its start, or of a running
+process."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ from tests.harness.process import COMMAND, TIMEOUT
 
 
 def injected(calls: str, path: Path, when: str, fault: str = "error=EIO") -> list[str]:
-    """Return the command that runs another and lets the kernel fail its calls on a file."""
+    """Return the command that runs another one, and lets the kernel fail its calls on a file."""
     if which("strace") is None:
         need("strace", "there is no strace")
     inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{fault}:when={when}", "-P", str(path)]
-    # The filter stops the program at these calls alone, not at every one.
+    # The filter stops the program only at these calls, not at every one.
     traced = ["strace", "-D", "-f", "--seccomp-bpf", "-o", os.devnull, *inject]
     if subprocess.run([*traced, "true"], capture_output=True, check=False).returncode:
         need("strace", "no process can be traced here")
@@ -30,7 +30,7 @@ SYNCS = "fsync,fdatasync"
 
 @contextmanager
 def slowed(*args: str, calls: str = "pwrite64") -> Iterator["subprocess.Popen[bytes]"]:
-    """Run one of our commands whose calls take 20 ms each; kill it at the end."""
+    """Run one of our commands with calls that take 20 ms each; kill it at the end."""
     slow = ["strace", "-D", "-f", "--seccomp-bpf", "-o", os.devnull, "-e", f"trace={calls}"]
     slow += ["-e", f"inject={calls}:delay_enter=20000", *COMMAND, *args]
     process = subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

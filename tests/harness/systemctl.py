@@ -1,10 +1,10 @@
-"""`systemctl` on a test's machine, where systemd cannot run: starts a unit's command as the unit
-says, and stops it.
+"""`systemctl` on a test's machine, where systemd cannot run: starts and stops a unit's command as
+the unit says.
 
-What it carries out of a unit: Type=notify (a start waits until the service responds) and oneshot
-(until it ends), User, EnvironmentFile, ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an empty
-CapabilityBoundingSet, and ProtectSystem=strict with StateDirectory, ReadWritePaths and
-PrivateTmp (/var, /tmp can be written). Of sockets and timers it carries out nothing.
+It supports these settings of a unit: Type=notify (a start waits until the service responds) and
+oneshot (until it ends), User, EnvironmentFile, ExecStart, UMask, LimitNOFILE, NoNewPrivileges, an
+empty CapabilityBoundingSet, and ProtectSystem=strict with StateDirectory, ReadWritePaths and
+PrivateTmp (/var and /tmp can be written). It ignores sockets and timers.
 """
 
 import configparser
@@ -90,7 +90,7 @@ def command(service: configparser.SectionProxy) -> list[str]:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = min(
         int(service.get("LimitNOFILE", most)), most
-    )  # systemd may raise the hard limit, a test may not
+    )  # systemd may raise the hard limit, a test cannot
     run = ["prlimit", f"--nofile={files}", *run]
     return [
         "unshare",

@@ -14,7 +14,7 @@ def now() -> int:
 
 
 def add_token(url: str, name: str, scope: str, expires: int | None = None) -> str:
-    """Add a token to a database, which is made if there is none; return its text."""
+    """Add a token to a database, which is made if it is missing; return its text."""
     text = generate()
     databases.database(url).prepare()
     databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires))
@@ -22,7 +22,8 @@ def add_token(url: str, name: str, scope: str, expires: int | None = None) -> st
 
 
 def add_tokens(folder: Path) -> dict[str, str | None]:
-    """Add tokens to the file in a folder; return the Authorization of each state, None for none."""
+    """Add tokens to the file in a folder; return the Authorization for each state, None for no
+    token."""
     url = f"sqlite:///{folder}/stores.db"
     revoked = add_token(url, "revoked", "write")
     databases.revoke_token(url, "revoked", now())

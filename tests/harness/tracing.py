@@ -1,5 +1,5 @@
-"""What coverage cannot stand by itself: threads that start at once, and an interrupt in the
-middle of tracing."""
+"""What coverage cannot handle on its own: threads that start at once, and an interrupt while it
+traces."""
 
 import sys
 import time
@@ -9,11 +9,10 @@ from coverage.collector import Collector
 
 
 def let_threads_set_traces() -> None:
-    """Have a thread try again where Python 3.11 lets it set no trace function because another
-    one is just doing that.
+    """Let a thread try again if Python 3.11 cannot set its trace function because another thread is
+    setting one.
 
-    It would die at its start, which is how coverage counts it, and what waits for it would wait
-    for ever.
+    Otherwise the thread would die at its start, and whatever waits for it would wait for ever.
     """
     settrace = sys.settrace
 
@@ -30,8 +29,8 @@ def let_threads_set_traces() -> None:
 
 
 def let_interrupts_pass() -> None:
-    """Have the tracer take no lock: one that an interrupt ends would keep it, and the next would
-    wait for ever.
+    """Let the tracer take no lock: if an interrupt ended it there, the lock would stay taken, and
+    the next one would wait for ever.
 
     The interpreter's lock is enough for what coverage does with its data.
     """

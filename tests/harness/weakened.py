@@ -1,8 +1,8 @@
-"""The real command with one promise broken, or one thing made frequent, on purpose: WEAKENED
-names which of them.
+"""The real command with one promise broken, or one rare thing made frequent, on purpose: WEAKENED
+names which.
 
-Each test of a promise must fail on a build that breaks it; else it shows nothing. Workers are
-started anew as this file, so that each of them is changed too.
+Each test of a promise must fail on a build that breaks it; otherwise the test shows nothing.
+Workers are started from this file too, so that each of them is changed.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ PROGRAM = (sys.executable, __file__)
 
 
 def environment(*changes: str) -> dict[str, str]:
-    """Return what to start PROGRAM with."""
+    """Return the command that starts PROGRAM."""
     return {"WEAKENED": " ".join(changes)}
 
 
@@ -57,7 +57,7 @@ def keeps_responses_for_ever() -> None:
 
 
 def sees_own_writes_only() -> None:
-    """Keeps responses until this worker writes, as a cache without SQLite's wal-index would."""
+    """Keeps responses until this worker writes, like a cache without SQLite's wal-index."""
     own = itertools.count()
     now = next(own)
     commit = Writer.commit
@@ -111,7 +111,7 @@ def acknowledges_before_commit() -> None:
 
 
 def counts_ids_in_memory() -> None:
-    """Each worker counts from what it found at its first write."""
+    """Each worker counts on from its first write."""
     vars_of(statements).INSERT = statements.INSERT.replace("INSERT", "INSERT OR REPLACE")
     apply = vars_of(committer).apply
     count = 0
@@ -128,7 +128,7 @@ def counts_ids_in_memory() -> None:
 
 
 def reads_pages_as_they_are() -> None:
-    """The later pages of a long list are not as of the first one."""
+    """The later pages of a long list are not as of the same moment as the first one."""
     page = Reader._page
     vars_of(Reader)._page = lambda reader, ids, state: page(
         reader, ids, state._replace(version=2**62)
@@ -140,7 +140,7 @@ def ignores_if_match() -> None:
 
 
 def remembers_only_its_own_keys() -> None:
-    """Each worker has its keys in memory, as a cache in front of the database would."""
+    """Each worker has its keys in memory, like a cache in front of the database."""
     _remember_in({})
 
 
@@ -156,7 +156,7 @@ def _remember_in(known: dict[str, Any]) -> None:
 
 
 def counts_unchanged_writes() -> None:
-    """A PUT of what the store already is makes a change."""
+    """A PUT that changes nothing makes a change."""
     applied = vars_of(commands).Batch
     begin = applied.__init__
 
@@ -167,7 +167,7 @@ def counts_unchanged_writes() -> None:
 
 
 def loads_addresses() -> None:
-    """What the stores of a batch are is compared in the process."""
+    """The process compares the contents of a batch, not the database."""
     before = vars_of(Committer)._before
 
     def load_and_compare(own: Any, writes: Sequence[Command]) -> Before:
@@ -181,14 +181,14 @@ def loads_addresses() -> None:
 
 
 def forgets_what_it_sent() -> None:
-    """A write whose COMMIT was on its way when PostgreSQL was lost is called refused."""
+    """A write whose COMMIT was under way when PostgreSQL was lost is reported as refused."""
     from storekeeper.storage.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
 
     vars_of(pipeline.ConnectionLost).sent = property(lambda _lost: False, lambda _lost, _sent: None)
 
 
 def syncs_normally() -> None:
-    """WAL's usual setting: COMMIT does not wait for the disk."""
+    """The usual setting of WAL: COMMIT does not wait for the disk."""
     _after_connect(lambda connection: connection.pragma("synchronous", "normal"))
 
 
@@ -208,8 +208,8 @@ def takes_all_bodies() -> None:
 
 
 def goes_by_what_the_kernel_took() -> None:
-    """Of what is sent, and not by what the client acknowledged; the kernel takes as much as it
-    likes."""
+    """The bytes that were sent count, not those that the client acknowledged; the kernel takes as
+    many as it likes."""
     vars_of(deadlines).acknowledged = lambda _transport: None
     vars_of(listener).limit_unsent = lambda _listener: None
 
@@ -219,7 +219,7 @@ def does_not_look_for_its_file() -> None:
 
 
 def goes_by_the_clock_on_the_wall() -> None:
-    """Deadlines end early, or never, when somebody sets the clock."""
+    """Deadlines end early, or never, if the clock is set."""
     sweep = ConnectionLimit.sweep
     apart = time.time() - time.monotonic()
 
@@ -230,7 +230,7 @@ def goes_by_the_clock_on_the_wall() -> None:
 
 
 def fails_in_the_writer() -> None:
-    """At the batch whose number stands in FAILS_AT."""
+    """At the batch with the number in FAILS_AT."""
     apply = vars_of(committer).apply
     left = int(os.environ["FAILS_AT"])
 
@@ -259,7 +259,7 @@ def knows_tokens_for_ever() -> None:
 
 
 def heeds_signals_to_the_end() -> None:
-    """What comes after a stop has its usual effect."""
+    """A signal during a stop has its usual effect."""
     for module in (server, supervisor):
         vars_of(module).ignore_signals = lambda: None
 
@@ -268,7 +268,7 @@ def heeds_signals_to_the_end() -> None:
 
 
 def is_impatient() -> None:
-    """Deadlines in a tenth of their time."""
+    """Deadlines take a tenth of their time."""
     for name in ("REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STALL_TIMEOUT", "DISCARD_TIMEOUT"):
         setattr(deadlines, name, getattr(deadlines, name) / 10)
     short = BodyLimit(timeout=deadlines.REQUEST_TIMEOUT)
@@ -288,20 +288,20 @@ def stands_still_at_its_stop() -> None:
 
 
 def drops_who_reads_nothing_early() -> None:
-    """After half a second, looked for ten times a second."""
+    """After half a second, checked ten times a second."""
     vars_of(deadlines).STALL_TIMEOUT = 0.5
     vars_of(service)._SWEEP_INTERVAL = 0.1
 
 
 def has_short_timeouts() -> None:
-    """What a supervisor waits for takes two seconds at most."""
+    """A supervisor waits two seconds at most."""
     supervisor.STOP_TIMEOUT = 2.0
     supervisor.CLOSE_TIMEOUT = 0.2
     supervisor.MIN_RETRY_PAUSE = 0.05
 
 
 def starts_and_stops_soon() -> None:
-    """What a start or a stop waits for takes about a second at most."""
+    """A start or a stop waits about a second at most."""
     vars_of(server).GRACEFUL_TIMEOUT = 1
     vars_of(service).EXAMPLES_TIMEOUT = 0.5
     vars_of(
@@ -310,7 +310,7 @@ def starts_and_stops_soon() -> None:
 
 
 def has_a_slow_disk() -> None:
-    """For each 10 writes it takes as many seconds as stand in the file that SLOW_DISK names."""
+    """Every 10 writes take as many seconds as the file in SLOW_DISK says."""
     vars_of(write_queue).MAX_BATCH = 10
     commit = Committer.commit
 
@@ -322,7 +322,7 @@ def has_a_slow_disk() -> None:
 
 
 def checkpoints_often() -> None:
-    """Every 4 pages, so that a checkpoint is always under way somewhere."""
+    """Every 4 pages, so that there is always a checkpoint under way."""
     _after_connect(lambda connection: connection.wal_autocheckpoint(4))
 
 
@@ -346,11 +346,11 @@ def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
 
 
 def vars_of(target: Any) -> Any:
-    """Return a module, class or object as one whose attributes may be set to anything."""
+    """Return a module, class or object as one whose attributes can be set to anything."""
     return target
 
 
-# Not under `if __name__`: a worker runs this file by another name.
+# Not under `if __name__`: a worker runs this file under a different name.
 for change in os.environ.get("WEAKENED", "").split():
     globals()[change]()
 

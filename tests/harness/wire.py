@@ -1,5 +1,5 @@
-"""HTTP/1.1 as it is on the wire: requests written by hand, responses cut out of the bytes, the
-shape of an error."""
+"""HTTP/1.1 on the wire: requests written by hand, responses cut out of the bytes, the shape of an
+error."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ HOST = b"Host: stores.example\r\n"
 CLOSE = b"Connection: close\r\n"
 
 SLOW = "/health/ready"
-"""A route that both adapters serve by a task: what follows it on the connection has to wait."""
+"""A route that both adapters serve with a task: what follows it on the connection must wait."""
 
 PAYLOAD = b'{"name":"Chunked","address":"1 High Street"}'
 
@@ -35,15 +35,14 @@ PHRASES = {
     501: "Not Implemented",
     505: "HTTP Version Not Supported",
 }
-"""RFC 9110 and RFC 6585, written out: Python's own table differs from version to version."""
+"""RFC 9110 and RFC 6585, written out: Python's own table differs between versions."""
 
 
 def assert_error(response: Response, status: int, message: str | None = None, **more: Any) -> None:
-    """It is the contract's error of that status, with that message if given, and with just
-    `more` beside it.
+    """Check that it is the contract's error with that status, that message if given, and only
+    `more` in addition.
 
-    Every error that a test expects goes through here. An `Allow` belongs to a 405, a
-    `Retry-After` to a 503.
+    Every error that a test expects is checked here. A 405 must have `Allow`, a 503 `Retry-After`.
     """
     assert response.status == status, response
     assert response.headers["content-type"] == "application/json; charset=utf-8"
@@ -62,14 +61,14 @@ def assert_error(response: Response, status: int, message: str | None = None, **
 def assert_invalid(
     response: Response, message: str, keys: Iterable[str], source: str = "payload"
 ) -> None:
-    """It is the contract's 400 in its detailed form."""
+    """Check that it is the contract's 400 in its detailed form."""
     assert_error(response, 400, message, validation={"source": source, "keys": list(keys)})
 
 
 def request(
     method: str, target: str, body: bytes | None = None, *fields: str, host: bytes = HOST
 ) -> bytes:
-    """Return the bytes of a request; a body brings its Content-Length and is said to be JSON."""
+    """Return the bytes of a request; a body brings its Content-Length, and a JSON Content-Type."""
     lines = [
         f"{method} {target} HTTP/1.1\r\n".encode(),
         host,
@@ -99,11 +98,11 @@ def chunked(
 
 
 class CutShort(AssertionError):
-    """The connection ended where a response did not."""
+    """The connection ended before the end of a response."""
 
 
 class Wire:
-    """One connection, of which every byte is seen: responses are read one after another."""
+    """One connection whose every byte is seen: responses are read one after another."""
 
     def __init__(self, client: socket.socket, unread: bytes = b"") -> None:
         self.client = client
@@ -119,8 +118,7 @@ class Wire:
         self.client.sendall(data)
 
     def response(self, *, to: str = "GET") -> Response:
-        """Read one response, `to` a method; fail if it is not complete before the connection
-        ends."""
+        """Read one response, `to` a method; fail unless it is complete when the connection ends."""
         head = self._until(b"\r\n\r\n").decode("latin-1")
         first, *fields = head.split("\r\n")
         version, status, _ = first.split(" ", 2)
@@ -148,23 +146,23 @@ class Wire:
         return data
 
     def rest(self) -> bytes:
-        """Read what comes until the service closes the connection."""
+        """Read everything until the service closes the connection."""
         while self._receive():
             pass
         data, self._unread = self._unread, b""
         return data
 
     def assert_closed(self) -> None:
-        """Nothing more comes, and the service closes."""
+        """Check that nothing more comes, and that the service closes."""
         assert self.rest() == b""
 
     def more(self, begin: bytes = b"") -> bool:
-        """Tell whether anything is there that begins so; of what is not read yet, only the first
-        part counts."""
+        """Return whether a response has arrived that begins like this; only the first part of the
+        unread bytes counts."""
         return bool(self._unread or self._receive()) and self._unread.startswith(begin)
 
     def has_one_head(self) -> bool:
-        """Tell whether what is not read yet is the head of a response and no content."""
+        """Return whether the unread bytes are the head of a response without content."""
         return self._unread.find(b"\r\n\r\n") == len(self._unread) - 4
 
     def _receive(self) -> bool:
@@ -200,12 +198,12 @@ class Nobody:
 
 
 def replay(received: bytes) -> Wire:
-    """Return all that came on a connection as one to read from."""
+    """Return everything that came on a connection, as a file to read from."""
     return Wire(cast("socket.socket", Nobody()), received)
 
 
 def responses(received: bytes, *methods: str) -> list[Response]:
-    """Cut bytes into the responses to requests of these methods; there has to be nothing else."""
+    """Cut bytes into the responses to requests with these methods; there must be nothing else."""
     wire = replay(received)
     found = [wire.response(to=method) for method in methods]
     wire.assert_closed()
@@ -213,13 +211,12 @@ def responses(received: bytes, *methods: str) -> list[Response]:
 
 
 def dial(service: Running, timeout: float = TIMEOUT) -> Wire:
-    """Open a connection of which every byte is seen."""
+    """Open a connection whose every byte is seen."""
     return Wire(service.socket(timeout))
 
 
 def exchange(service: Running, data: bytes, *, to: str = "GET") -> Response:
-    """Send bytes on a connection of their own, get one response, and see the service close after
-    it."""
+    """Send bytes on a new connection, get one response, and check that the service closes it."""
     with dial(service) as wire:
         wire.send(data)
         response = wire.response(to=to)
@@ -228,7 +225,7 @@ def exchange(service: Running, data: bytes, *, to: str = "GET") -> Response:
 
 
 def slow_reader(service: Running) -> Wire:
-    """Open a connection that takes little before it is read."""
+    """Open a connection that holds little unread data."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.settimeout(TIMEOUT)

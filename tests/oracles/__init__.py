@@ -1,2 +1,2 @@
-"""What judges: whether a history is linearizable, what a database holds, what each response
-promised."""
+"""Models that judge whether a history is linearizable, what a database holds, and what each
+response promised."""

@@ -1,5 +1,4 @@
-"""What a database holds once its service is gone, and whether that makes sense. Imports drivers
-and the service."""
+"""What a database holds once its service is gone, and whether that is consistent."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ _STORES = f"SELECT {', '.join(STORES)} FROM stores ORDER BY id"
 
 
 def examine(path: Path) -> tuple[Order, list[Violation]]:
-    """Open a database as a start does; give all writes in their order, and what is wrong. Raises
+    """Open a database as a start does; return all writes in order, and what is wrong. Raises
     CannotStart."""
     schema.prepare(path)
     connection = connections.connect(path)
@@ -43,7 +42,7 @@ def _examine(connection: apsw.Connection) -> tuple[Order, list[Violation]]:
 
 
 def examine_postgres(url: str) -> tuple[Order, list[Violation]]:
-    """Do the same with a PostgreSQL database, which watches over its pages itself."""
+    """Do the same with a PostgreSQL database, which checks its pages itself."""
     with psycopg.connect(url) as connection:
         order, found = _compare(
             connection.execute(_ROWS).fetchall(), connection.execute(_STORES).fetchall()
@@ -59,12 +58,12 @@ def examine_postgres(url: str) -> tuple[Order, list[Violation]]:
 def _compare(rows: list[Any], kept: list[Any]) -> tuple[Order, list[Violation]]:
     found = []
     if [seq for seq, *_ in rows] != list(range(1, len(rows) + 1)):
-        found.append(Violation("gap", "the versions have a hole"))
+        found.append(Violation("gap", "the versions have a gap"))
     stores = {id: (id, *content, seq) for seq, id, *content in rows}
     if kept != sorted(stores.values()):
         found.append(Violation("torn", "the stores are not what the changes made of them"))
     if sorted(stores) != list(range(1, len(stores) + 1)):
-        found.append(Violation("gap", "the ids have a hole"))
+        found.append(Violation("gap", "the ids have a gap"))
     return [
         (int(id), value_of(Item(int(id), name, address))) for _, id, name, address, *_ in rows
     ], found

@@ -1,18 +1,19 @@
-"""A second reading of If-Match and If-None-Match, character by character, from the grammar in
-RFC 9110.
+"""A second reading of If-Match and If-None-Match, character by character, from RFC 9110.
 
-If-Match   = "*" / [ entity-tag *( OWS "," OWS entity-tag ) ]          13.1.1; empty elements are
-taken: 5.6.1.2 entity-tag = [ %s"W/" ] DQUOTE *( %x21 / %x23-7E / %x80-FF ) DQUOTE    8.8.3
+    If-Match   = "*" / [ entity-tag *( OWS "," OWS entity-tag ) ]        (13.1.1)
+    entity-tag = [ %s"W/" ] DQUOTE *( %x21 / %x23-7E / %x80-FF ) DQUOTE  (8.8.3)
+
+Empty elements of a list are accepted (5.6.1.2).
 """
 
 from enum import Enum, auto
 
 MARKS = ("-gzip", "-br", "-zstd", "-deflate", ";gzip")
-"""What proxies that compress put at the end of a tag (decision 33)."""
+"""What compressing proxies append to a tag (decision 33)."""
 
 
 class State(Enum):
-    """What the next character may be a part of."""
+    """What the next character may be part of."""
 
     ELEMENT = auto()
     WEAK = auto()
@@ -22,8 +23,8 @@ class State(Enum):
 
 
 def read(lines: list[bytes]) -> set[str] | None:
-    """Return the tags of a field's lines with their quotes and without marks, `{"*"}` for any,
-    None if malformed."""
+    """Return the tags of a field's lines with their quotes and without marks, `{"*"}` for any, None
+    if malformed."""
     text = ", ".join(line.decode("latin-1") for line in lines)
     if text.strip(" \t") == "*":
         return {"*"}
@@ -43,7 +44,7 @@ def read(lines: list[bytes]) -> set[str] | None:
 
 
 def step(state: State, character: str) -> State | None:
-    """Return the state after a character, None if it may not stand there."""
+    """Return the state after a character; None if the character is not allowed there."""
     if state is State.TAG:
         if character == '"':
             return State.COMMA

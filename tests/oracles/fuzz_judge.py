@@ -1,5 +1,4 @@
-"""What has to hold after each case of `fuzz_http.py`: responses, the database behind them,
-memory. Imports apsw."""
+"""What must be true after each case of `fuzz_http.py`: responses, the database, memory."""
 
 import re
 from collections import Counter
@@ -14,15 +13,14 @@ from tests.harness.process import Response
 from tests.oracles.http_reading import Asked, exchanges, requests_in
 
 MAX_GROWTH = 64 * 2**20
-"""Bytes that this process may grow by after its first tenth: responses and pages that it caches
-are half of that."""
+"""Bytes that this process may grow by after its first tenth; half of that is cached responses and
+pages."""
 
 _TAG = re.compile(r'"(\d+)\.([a-z2-7]{8})"')
 
 
 class Written(NamedTuple):
-    """A write that was acknowledged, the Idempotency-Key that it was sent with, and its
-    response."""
+    """An acknowledged write, the Idempotency-Key that it was sent with, and its response."""
 
     method: bytes
     key: bytes | None
@@ -37,8 +35,8 @@ class Written(NamedTuple):
 class Ledger:
     """What a database holds, seen from outside, and what its clients were told that it holds.
 
-    It foretells of each acknowledged write whether it is a change, and of which version: a
-    replay is none, nor is a PUT of what the store already is (decisions 35 and 36).
+    For each acknowledged write it predicts whether that is a change, and its version: a replay is
+    not a change, nor is a PUT of the content that the store already has (decisions 35 and 36).
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,10 +50,10 @@ class Ledger:
     def settle(
         self, written: list[Written], unanswered: int = 0, barrier: Written | None = None
     ) -> None:
-        """Take down what was acknowledged; then, and before the barrier, at most the unanswered
-        may have happened.
+        """Record what was acknowledged; after that, and before the barrier, at most the unanswered
+        writes may have happened.
 
-        The barrier is a write that was acknowledged and is a change.
+        The barrier is an acknowledged write that is a change.
         """
         before, done = self.changes, self._changes() - (barrier is not None)
         versions = [self._take_down(each) for each in written]
@@ -79,11 +77,11 @@ class Ledger:
     def close(self) -> None:
         """Compare everything."""
         assert self.stores == self._rows(), "a store is not what was acknowledged"
-        assert sorted(self.stores) == list(range(1, len(self.stores) + 1)), "the ids have a hole"
+        assert sorted(self.stores) == list(range(1, len(self.stores) + 1)), "the ids have a gap"
         self._connection.close()
 
     def _take_down(self, written: Written) -> int:
-        """Return the version that the response has to be of."""
+        """Return the version that the response must have."""
         if "idempotent-replayed" in written.response.headers:
             assert written.key is not None, "a write without a key was replayed"
             return self._keys.get(written.key, min(self._version(written.response), self.changes))
@@ -103,7 +101,8 @@ class Ledger:
     def _compare(self, written: Written, version: int) -> None:
         """Compare a response with the change of its version."""
         change = """SELECT store_id, name, address, EXISTS
-          (SELECT * FROM changes AS earlier WHERE earlier.store_id = change.store_id AND earlier.seq < change.seq)
+          (SELECT * FROM changes AS earlier
+           WHERE earlier.store_id = change.store_id AND earlier.seq < change.seq)
           FROM changes AS change WHERE seq = ?"""
         *store, previous = self._connection.execute(change, (version,)).get
         assert tuple(store) == written.store, f"{store} was done, {written.store} was acknowledged"
@@ -113,8 +112,9 @@ class Ledger:
         )
 
     def _take_up(self, version: int) -> None:
-        """Take from the database what nobody acknowledged, up to a version."""
-        missing = "SELECT store_id, name, address, seq FROM changes WHERE seq > ? AND seq <= ? ORDER BY seq"
+        """Take unacknowledged changes from the database, up to a version."""
+        missing = """SELECT store_id, name, address, seq FROM changes
+            WHERE seq > ? AND seq <= ? ORDER BY seq"""
         for id, *store in self._connection.execute(missing, (self.changes, version)):
             self.stores[id] = tuple(store)
         self.changes = version
@@ -143,7 +143,7 @@ def judge(
     cut_off: bool = False,
     barrier: Response | None = None,
 ) -> None:
-    """Hold what came back, and what the database holds now, to what was sent. Raises
+    """Compare the responses, and what the database holds now, with what was sent. Raises
     AssertionError.
 
     The barrier is the response to a PUT that came after all of it, if there was one.
@@ -169,7 +169,7 @@ def _key(asked: Asked) -> bytes | None:
 
 
 class Growth:
-    """What this process takes beyond what it took after the first tenth."""
+    """How much more memory this process uses than after the first tenth."""
 
     def __init__(self, figures: Counter[str], requests: int) -> None:
         self._figures = figures
@@ -187,6 +187,6 @@ class Growth:
 
 
 def memory() -> int:
-    """Return the bytes of memory that this process has; 0 where nothing tells."""
+    """Return the memory of this process in bytes; 0 if the system does not report it."""
     told = Path("/proc/self/statm")
     return int(told.read_text().split()[1]) * 4096 if told.exists() else 0

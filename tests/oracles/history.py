@@ -1,9 +1,9 @@
-"""Records what concurrent clients of a service do over real sockets, for `lincheck`. Imports
-msgspec and uvloop.
+"""Records what concurrent clients of a service do over real sockets, for `lincheck`.
 
-A connection is made before the clock of a request starts, so that a refused one is no operation.
-A request that was sent and has no whole response may have happened. With an Idempotency-Key it
-is sent again, by whichever client is free, until it has one, and also afterwards.
+A connection is made before the clock of a request starts, so that a refused connection is not an
+operation. A request that was sent and has no complete response may have happened. With an
+Idempotency-Key, it is sent again, by whichever client is free, until it has a response, and
+sometimes afterwards too.
 """
 
 import asyncio
@@ -24,33 +24,33 @@ from tests.oracles.lincheck import Kind, Operation, Outcome
 
 NAMES = ("Harbour", "Größe", "東京", "a b & c", "Airport")
 HOT = 6
-"""Stores that get half of all reads and replaces, so that they collide."""
+"""Stores that get half of all reads and replaces, so that these collide."""
 
 MIX = {Kind.CREATE: 6, Kind.REPLACE: 36, Kind.READ: 50, Kind.LIST: 3, Kind.FILTER: 5}
 """How often clients do what."""
 
 
 CONDITIONAL = 0.4
-"""Share of the writes that have an If-Match, with the latest tag that was seen."""
+"""Share of the writes that have an If-Match with the latest tag seen."""
 
 KEYED = 0.4
 """Share of the writes that have an Idempotency-Key,"""
 
 AT_ONCE = 0.3
-"""and of those that are sent by two clients at the same time."""
+"""and share of those that two clients send at the same time."""
 
 REPEATED = 0.1
-"""Share of the turns at which what has a response is sent again with its key."""
+"""Share of the turns in which a completed write is sent again with its key."""
 
 SAME = 0.2
-"""Share of the replaces that write what the store was seen to be."""
+"""Share of the replaces that write the content last seen."""
 
 UNCHANGED = 0.2
-"""Share of the reads that have an If-None-Match, and of those that are of the past."""
+"""Share of the reads that have an If-None-Match, and share of those that read the past."""
 
 KEPT = 5
-"""Every so many-th store is never replaced by anything else: so that nothing but the tag is at
-stake elsewhere."""
+"""One store in this many is only ever replaced with its own content, so that only its tag can go
+wrong."""
 
 
 class Item(msgspec.Struct):
@@ -66,7 +66,7 @@ _decode_list = msgspec.json.Decoder(list[Item]).decode
 
 
 def outcome(status: int, body: bytes) -> Outcome:
-    """Tell what a response's status says about its write (decision 30)."""
+    """Return what the status of a response says about its write (decision 30)."""
     if 200 <= status < 300:
         return Outcome.OK
     if 400 <= status < 500 or (status == 503 and b'"outcome":"none"' in body):
@@ -76,8 +76,7 @@ def outcome(status: int, body: bytes) -> Outcome:
 
 @dataclass(slots=True, eq=False)
 class Keyed:
-    """A write with an Idempotency-Key; `tries` have been sent, `first` of their responses were
-    no replay."""
+    """A write with an Idempotency-Key: `tries` were sent, `first` responses were not replays."""
 
     op: Operation
     key: str
@@ -86,13 +85,13 @@ class Keyed:
 
 
 class Recorder:
-    """Clients that create, replace, read, list and filter at once, over any number of a
-    service's lives.
+    """Clients that concurrently create, replace, read, list and filter, over any number of lives of
+    a service.
 
-    Some of it with conditions, keys, and of the past.
+    Some operations have conditions or keys, or read the past.
 
-    `history` is for `lincheck`; `odd` has responses that no history could explain, such as a
-    body that is no store; `statuses` counts the responses.
+    `history` is for `lincheck`; `odd` has responses that no history could explain, such as a body
+    that is not a store; `statuses` counts the responses.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class Recorder:
         self._at: tuple[int, Callable[[], object]] | None = None
         self._epoch = ""
         self._latest = 0
-        # The latest version of each store that was seen, and its value; and how it was before.
+        # The latest version of each store that was seen, with its value, and the one before that.
         self._seen: dict[int, tuple[int, int]] = {}
         self._before: dict[int, int] = {}
         self._retries: deque[Keyed] = deque()
@@ -125,7 +124,7 @@ class Recorder:
 
     @property
     def acknowledged(self) -> int:
-        """How many writes were."""
+        """How many operations were writes."""
         return sum(op.writes and op.outcome is Outcome.OK for op in self.history)
 
     def run(
@@ -136,29 +135,28 @@ class Recorder:
         when: int = 0,
         then: Callable[[], object] | None = None,
     ) -> None:
-        """Let the clients do so many operations, or fewer if the service ends.
+        """Let the clients do this many operations, or fewer if the service ends.
 
-        Several ports are those of instances, to which the clients are dealt out. When `when` of
-        the operations were begun, `then` is called.
+        Several ports are those of instances, among which the clients are divided. Once `when`
+        operations have begun, `then` is called.
         """
         self._left = operations
         self._at = (operations - when, then) if then else None
         uvloop.run(self._run([port] if isinstance(port, int) else port))
 
     def settle(self, port: int) -> None:
-        """Read all there is, with nothing else going on."""
+        """Read everything, with no concurrent operation."""
         uvloop.run(self._settle(port))
 
     def rows(self, count: int) -> list[Operation]:
-        """Begin creates that something else than a client does, with their outcome unknown for
-        now."""
+        """Begin creates by something other than a client; their outcome is unknown for now."""
         made = [self._write(Kind.CREATE, 0) for _ in range(count)]
         self.history += made
         self._known += count
         return made
 
     def acknowledge(self, rows: list[Operation]) -> None:
-        """Note that all of them are done."""
+        """Record that all of them are done."""
         for op in rows:
             op.outcome, op.end = Outcome.OK, time.monotonic_ns()
 
@@ -234,8 +232,8 @@ class Recorder:
         if rng.random() < CONDITIONAL and self._epoch:
             op.if_match = self._seen.get(op.store, (0, 0))[0]
             if op.kind is Kind.CREATE:
-                # The list has changed by the time that this arrives: guess. With a key never, see
-                # `_note`.
+                # The list will have changed by the time this arrives, so guess. Never with a key,
+                # see `_note`.
                 op.if_match = self._latest + (
                     0 if keyed.key else rng.randint(0, self._clients // 2)
                 )
@@ -245,12 +243,12 @@ class Recorder:
         await self._send(client, keyed)
 
     async def _write_same(self, client: Client, id: int, rng: random.Random) -> None:
-        """Replace a store with what it was seen to be: if it is still that, nothing changes
+        """Replace a store with the content last seen: if it still has that, nothing changes
         (decisions 34, 35)."""
         version, value = self._seen[id]
         op = Operation(Kind.REPLACE, time.monotonic_ns(), inf, id, value, NAMES[value % len(NAMES)])
         fields = ""
-        if id % KEPT:  # no tag that was seen is good for a store that is something else now
+        if id % KEPT:  # no tag that was seen is valid for a store that has different content now
             op.if_match = rng.choice((version, self._before[id] or version))
             fields = f"if-match: {self._tag(op.if_match)}\r\n"
         response = await client.exchange("PUT", f"/api/stores/{id}", payload(op), fields)
@@ -293,7 +291,8 @@ class Recorder:
             )
 
     def _past(self, target: str, rng: random.Random) -> tuple[int, str]:
-        """Return a version that was seen, and the target that asks for that time (decision 40)."""
+        """Return a version that was seen, and the target that asks for that moment (decision
+        40)."""
         at = rng.randint(0, self._latest)
         return at, f"{target}?at={at}{rng.choice(('', f'.{self._epoch}'))}"
 
@@ -311,7 +310,7 @@ class Recorder:
         )
         fields = "" if op.if_match is None else f"if-match: {self._tag(op.if_match)}\r\n"
         if keyed.key:
-            # Quoted or bare, it is the same key (decision 36).
+            # Quoted or bare, the key is the same (decision 36).
             fields += (
                 f"idempotency-key: {keyed.key}\r\n"
                 if keyed.tries % 2
@@ -332,14 +331,14 @@ class Recorder:
     # What the responses say.
 
     def _note(self, keyed: Keyed, response: Response, start: float, end: float) -> None:
-        """Note a response to a write that was sent, perhaps not for the first time."""
+        """Record a response to a write that was sent, perhaps not for the first time."""
         op = keyed.op
         self.statuses[response.status] += 1
         what = outcome(response.status, response.body)
         if what is Outcome.OK:
             self._note_done(keyed, response, start, end)
         elif response.status == 412:
-            # A version that was seen, and is not there, never will be: no other try can do it.
+            # If a version that was seen is not there, it never will be: no other try can succeed.
             if op.outcome is Outcome.OK or op.if_match is None:
                 self.odd.append(f"{op} was refused: {response}")
             op.outcome, op.end = Outcome.FAILED, end
@@ -356,7 +355,7 @@ class Recorder:
             self.odd.append(f"{op} got {response}")
 
     def _is_only(self, keyed: Keyed) -> bool:
-        """Tell whether a write was sent once, and no other client is about to send it."""
+        """Return whether a write was sent once, and no other client is about to send it."""
         return keyed.tries == 1 and keyed not in self._retries
 
     def _note_done(self, keyed: Keyed, response: Response, start: float, end: float) -> None:
@@ -386,7 +385,7 @@ class Recorder:
     def _note_tag(
         self, response: Response, start: float, end: float, store: int, op: Operation | None = None
     ) -> None:
-        """Note a response that has only a tag: to a write that it refuses, or to a read."""
+        """Record a response that has only a tag: to a refused write, or to a read."""
         self._check_tag(response)
         value, if_match = (op.value, op.if_match) if op else (None, None)
         self.history.append(
@@ -417,7 +416,7 @@ class Recorder:
                 self.odd.append(f"a read of store {id} got store {store}")
 
     def _see(self, response: Response, store: int, value: int) -> int | None:
-        """Remember what version a store has; return it."""
+        """Remember which version a store has; return it."""
         self._check_tag(response)
         version = response.version
         if version is not None and version > (before := self._seen.get(store, (0, 0)))[0]:
@@ -435,8 +434,8 @@ class Recorder:
         return f'"{version}.{self._epoch}"'
 
     def _values(self, body: bytes, *, many: bool) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Return the ids and values in a response; None, and a note, if it has anything that we
-        never sent."""
+        """Return the ids and values in a response; None, and a note, if it contains something that
+        we never sent."""
         try:
             items = _decode_list(body) if many else [_decode(body)]
             values = tuple([value_of(item) for item in items])
@@ -461,8 +460,8 @@ def csv(rows: list[Operation]) -> bytes:
 
 
 def value_of(item: Item) -> int:
-    """Return the value that a store has; raises ValueError if its name and address were never
-    sent together."""
+    """Return the value that a store has; raises ValueError if its name and address were never sent
+    together."""
     value = int(item.address or "")
     if item.name != NAMES[value % len(NAMES)]:
         raise ValueError(f"name and address of two writes: {item}")

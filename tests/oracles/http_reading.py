@@ -1,10 +1,10 @@
-"""A second reading of the bytes on a connection, independent of the service's: what was asked,
-what was answered.
+"""A second reading of the bytes on a connection, independent of the service's: the requests and the
+responses.
 
-It is lenient, so that it never finds fewer requests than the service may: what matters is that
-each response has its request, that what was carried out is a request that may be carried out at
-all (decision 27), and that each response is well-formed and, if it is an error, the contract's.
-Raises AssertionError where one of these does not hold.
+It is lenient, so that it never finds fewer requests than the service may. It checks that each
+response has its request, that each executed request is one that may be executed at all (decision
+27), and that each response is well-formed and, if it is an error, the contract's. Raises
+AssertionError if one of these is not true.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.harness.wire import CutShort, Wire, assert_error, replay
 
 MAX_BODY_BYTES = 2**20
 REFUSALS = frozenset((400, 408, 413, 414, 431, 501, 505))
-"""What the HTTP layer itself answers (decisions 15 and 27); the connection then closes."""
+"""The responses of the HTTP layer itself (decisions 15 and 27); the connection then closes."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HOST = re.compile(rb"[A-Za-z0-9._~%-]+(:\d*)?|\[[0-9A-Fa-f:.]+\](:\d*)?")
@@ -28,7 +28,7 @@ _CHUNK = re.compile(rb"([0-9A-Fa-f]+)[^\r\n]*\r\n")
 
 @dataclass(frozen=True)
 class Asked:
-    """A whole request. Names of `fields` are in lower case."""
+    """A complete request; the names of `fields` are in lower case."""
 
     method: bytes
     target: bytes
@@ -45,7 +45,8 @@ class Asked:
 
 
 def requests_in(sent: bytes) -> Iterator[Asked]:
-    """Cut bytes into the whole requests that they hold, up to what cannot be cut any further."""
+    """Cut bytes into the complete requests that they contain, up to the point where the rest cannot
+    be cut."""
     start = 0
     while True:
         while sent[start : start + 1] in (b"\r", b"\n"):
@@ -69,7 +70,7 @@ def requests_in(sent: bytes) -> Iterator[Asked]:
 
 
 def _body(sent: bytes, start: int, fields: list[tuple[bytes, bytes]]) -> tuple[bytes, int] | None:
-    """Return the body that begins at `start` and where it ends, None if it does not."""
+    """Return the body that begins at `start` and where it ends; None if it does not end."""
     if any(name == b"transfer-encoding" for name, _ in fields):
         return _chunks(sent, start)
     length = next((value for name, value in fields if name == b"content-length"), b"0")
@@ -97,10 +98,11 @@ def _chunks(sent: bytes, start: int) -> tuple[bytes, int] | None:
 def exchanges(
     sent: bytes, received: bytes, *, cut_off: bool = False
 ) -> list[tuple[Asked | None, Response]]:
-    """Pair each response with its request; the last may be a refusal of what is none. Interim
-    responses are left out.
+    """Pair each response with its request; the last may be the refusal of something that is not a
+    request.
 
-    If the client cut the connection off, the last response may be only a part, and does not count.
+    Interim responses are left out. If the client cut the connection, the last response may be
+    incomplete, and does not count.
     """
     wire = replay(received.replace(CONTINUE, b""))
     asked = requests_in(sent)
@@ -151,7 +153,7 @@ def _check_error(response: Response) -> None:
 
 
 def check_carried_out(request: Asked) -> None:
-    """It is a request that decision 27 lets through."""
+    """Check that it is a request that decision 27 accepts."""
     assert _VERSION.fullmatch(request.version), f"version {request.version!r} was carried out"
     hosts = request.values(b"host")
     if request.version != b"HTTP/1.0":

@@ -1,9 +1,9 @@
-"""Is a history of concurrent clients linearizable? Imports only the standard library.
+"""Is a history of concurrent clients linearizable?
 
-Every value is written at most once, so that a value that was read names its write. `check` takes
-the order of all writes as the database numbered them, and looks for a moment for every response
-that agrees with that order and with real time: exact for all kinds of operations. If it finds
-them, they are the proof; the database's numbers are not believed, but tried.
+Every value is written at most once, so that a value that was read identifies its write. `check`
+takes the order of all writes as the database numbered them, and looks for a moment for every
+response that agrees with that order and with real time: this is exact for all kinds of operations.
+If it finds such moments, they are the proof; the database's numbers are not trusted, but tested.
 """
 
 from bisect import bisect_right
@@ -15,8 +15,8 @@ from math import inf
 from typing import NamedTuple
 
 Order = Sequence[tuple[int, int]]
-"""The store and the value of every write that took effect, in the order of the database's
-versions 1, 2, 3, …"""
+"""The store and the value of every write that took effect, in the order of the database's versions
+1, 2, 3, …"""
 
 
 class Kind(Enum):
@@ -32,8 +32,8 @@ class Kind(Enum):
 
 
 class Outcome(Enum):
-    """OK: answered. FAILED: surely did nothing. UNKNOWN: may have happened, even later (`end` is
-    infinite)."""
+    """OK: there was a response. FAILED: certainly did nothing. UNKNOWN: may have happened, even
+    later (`end` is infinite)."""
 
     OK = "ok"
     FAILED = "failed"
@@ -48,24 +48,24 @@ class Operation:
     start: float
     end: float
     store: int = 0
-    """The id; of a create the one it answered, 0 if it did not say."""
+    """The id; for a create, the one in the response, 0 if there is none."""
     value: int | None = None
     """What was written, or read (None: there was no such store)."""
     name: str = ""
-    """The name in what was written, or that a filter asked for."""
+    """The name in what was written, or the name that a filter asked for."""
     ids: Sequence[int] = ()
-    """Of a list or filter, what it answered: the ids in their order,"""
+    """For a list or filter, the ids in the response, in order,"""
     values: Sequence[int] = ()
     """and the value of each."""
     outcome: Outcome = Outcome.OK
     version: int | None = None
-    """The version in the tag of the response: of the store, or of the collection if it is a
-    list."""
+    """The version in the tag of the response: of the store, or for a list of the collection."""
     if_match: int | None = None
-    """The version that a write asked for. Of a TAG: the one that it asked for and that was not
-    there; then `value` is what it would have written, and the store was not that (decision 34)."""
+    """The version that a write asked for. For a TAG: the version that it asked for and that was not
+    current; then `value` is what it would have written, and the store did not have that (decision
+    34)."""
     at: int | None = None
-    """Of a read or list of the past: the version that the collection had."""
+    """For a read or list of the past: the version that the collection had."""
 
     @property
     def writes(self) -> bool:
@@ -75,8 +75,8 @@ class Operation:
 class Violation(NamedTuple):
     """`text` says what contradicts what.
 
-    `fault` is lost, phantom, duplicate, gap, order, version, stale, torn, past, overwrote (a
-    write went over what its If-Match did not allow) or refused (a 412 without a reason).
+    `fault` is lost, phantom, duplicate, gap, order, version, stale, torn, past, overwrote (a write
+    was made that its If-Match did not allow) or refused (a 412 without a reason).
     """
 
     fault: str
@@ -84,7 +84,7 @@ class Violation(NamedTuple):
 
 
 def _is_of_all(op: Operation) -> bool:
-    """Tell whether an operation's version is the collection's."""
+    """Return whether an operation's version is the collection's."""
     return op.kind in (Kind.LIST, Kind.FILTER) or (op.kind is Kind.TAG and not op.store)
 
 
@@ -104,8 +104,8 @@ def check(history: Sequence[Operation], order: Order) -> list[Violation]:
     moments: dict[int, int] = {}
     reached = ended = 0
     for op in sorted(history, key=lambda op: op.start):
-        # All that had ended before this began comes before it, so it cannot be earlier than the
-        # latest of them.
+        # Everything that ended before this operation began comes before it, so it cannot be earlier
+        # than the latest of them.
         while ended < len(done) and done[ended].end < op.start:
             reached = max(reached, moments.get(id(done[ended]), 0))
             ended += 1
@@ -117,7 +117,7 @@ def check(history: Sequence[Operation], order: Order) -> list[Violation]:
             found.append(Violation(*contradiction.args))
             continue
         if op.kind in (Kind.LIST, Kind.FILTER, Kind.TAG):
-            continue  # their version is one of the conditions of their moment
+            continue  # their version is one of the conditions for their moment
         if op.version is not None and (
             op.value is None or op.version != line.spans[op.value].since
         ):
@@ -126,7 +126,7 @@ def check(history: Sequence[Operation], order: Order) -> list[Violation]:
 
 
 def _strange_writes(writes: Writes, order: Order) -> Iterator[Violation]:
-    """Find writes that are in the database and should not be, or the other way round."""
+    """Find writes that are in the database and should not be, and writes that are missing."""
     count = 0
     stored: set[int | None] = set()
     for store, value in order:
@@ -164,7 +164,8 @@ class _Contradiction(Exception):
 
 
 class _Span(NamedTuple):
-    """From when until when a value stood, where, its name, and the version that its write found."""
+    """From when until when a value was current, its store and name, and the version that its write
+    replaced."""
 
     since: int
     until: float
@@ -207,8 +208,8 @@ class _Line:
             counts.append(counts[-1] + step)
 
     def moment(self, op: Operation, reached: int) -> int:
-        """Return the first moment from `reached` on when the response is true; raise
-        _Contradiction if none is."""
+        """Return the first moment from `reached` on at which the response is true; raise
+        _Contradiction if there is none."""
         if op.writes:
             moment, before = self.spans[op.value].since, self.spans[op.value].before
             if moment <= reached:
@@ -291,8 +292,8 @@ class _Line:
         return self._created[min(store, len(self._created) - 1)]
 
     def _with_count(self, op: Operation, moment: int) -> int:
-        """Return the first moment from this one on when as many stores had the name as were
-        answered."""
+        """Return the first moment from this one on at which as many stores had the name as the
+        response has."""
         moments, counts = self._counts[op.name]
         at = bisect_right(moments, moment) - 1
         if counts[at] == len(op.values):

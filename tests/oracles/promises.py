@@ -1,5 +1,5 @@
-"""Writers that go on through failures and remember what each response promised; the check of
-what came of it."""
+"""Writers that continue through failures and remember what each response promised, and the check of
+the outcome."""
 
 import threading
 import time
@@ -13,15 +13,15 @@ from typing import Any
 from tests.harness.process import Response, Running, ask
 
 RESPONSE_TIMEOUT = 10.0
-"""Seconds that a client waits: a response takes at most 5 (decision 30), and a busy machine some
-more."""
+"""Seconds that a client waits: a response takes at most 5 (decision 30), and longer on a busy
+machine."""
 
 RECOVERY = 10.0
-"""Seconds after the database is back in which everybody reads and writes again."""
+"""Seconds after the database is back within which every client can read and write again."""
 
 
 def until(condition: Callable[[], bool], timeout: float = 30.0) -> None:
-    """Wait for something that nothing but asking tells."""
+    """Wait for a condition that can only be polled."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -34,7 +34,7 @@ def wait_until_ready(instance: Running) -> None:
 
 @dataclass
 class History:
-    """What every create was answered, by the name that it sent (no two are the same)."""
+    """The response to every create, by the unique name that it sent."""
 
     acknowledged: dict[str, int] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
@@ -66,7 +66,7 @@ class History:
 
 
 class Writers:
-    """Threads that create stores over instances in turn until the block ends."""
+    """Run threads that create stores on each instance in turn until the block ends."""
 
     def __init__(self, instances: list[Running], writers: int) -> None:
         self.history = History()
@@ -109,8 +109,8 @@ class Writers:
 
 
 def all_stores(instance: Running) -> list[dict[str, Any]]:
-    """Return what an instance lists, once it has a connection: its latest ones may just have
-    been lost."""
+    """Return the list of an instance, once it has a connection: its latest connections may just
+    have been lost."""
     responses: list[Response] = []
 
     def listed() -> bool:
@@ -123,8 +123,8 @@ def all_stores(instance: Running) -> list[dict[str, Any]]:
 
 
 def assert_nothing_lost(history: History, *instances: Running) -> None:
-    """Every promise was kept: acknowledged is there, refused is not, ids are dense, and nobody
-    saw a 500."""
+    """Check that every promise was kept: what was acknowledged is there, what was refused is not,
+    ids have no gaps, and no client saw a 500."""
     assert history.strange == []
     lists = [all_stores(instance) for instance in instances]
     assert all(one == lists[0] for one in lists)

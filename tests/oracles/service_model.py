@@ -1,8 +1,8 @@
-"""The decisions of `docs/contract.md`, read a second time: what the response to each request has
-to be.
+"""The decisions of `docs/contract.md`, implemented a second time: the response that each request
+must get.
 
-Imports nothing of the service. It serves one request after the other, of the fields that decide
-something here; of a message that no decision fixes it knows nothing.
+It uses nothing of the service. It serves one request after another, with only those fields that
+decide something here; messages that no decision fixes are left open.
 """
 
 import json
@@ -41,7 +41,7 @@ _KEY = rb"[\x21\x23-\x5b\x5d-\x7e]{1,255}"
 
 
 class Asked(NamedTuple):
-    """A request; names of fields in lower case."""
+    """A request; names of fields are in lower case."""
 
     method: str
     target: bytes
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A response. A `body` that is a dictionary is the error body, whose message None stands for
+    """A response. If `body` is a dictionary, it is the error body, whose message None stands for
     any."""
 
     status: int
@@ -83,7 +83,7 @@ def invalid(source: str, keys: Sequence[str], message: str | None = None) -> Ref
 
 
 class Model:
-    """A collection, from its first change on. `tokens` are the good ones, each with its scope."""
+    """A collection, from its first change on; `tokens` are the valid ones, each with its scope."""
 
     def __init__(self, auth: str, tokens: dict[bytes, str]) -> None:
         self._auth = auth
@@ -92,7 +92,7 @@ class Model:
         self._keys: dict[tuple[bytes | None, bytes], tuple[object, Expected]] = {}
 
     def respond(self, asked: Asked) -> Expected:
-        """Carry out a request."""
+        """Execute a request."""
         try:
             expected = self._respond(asked)
         except Refused as refused:
@@ -135,7 +135,7 @@ class Model:
             self._read_one(asked, id, query) if route == "store" else self._read_list(asked, query)
         )
 
-    # Who asks (decisions 43 and 44).
+    # Access (decisions 43 and 44).
 
     def _check_page(self, asked: Asked) -> None:
         origin, site, host = (
@@ -327,7 +327,7 @@ def _next(query: bytes, last: int) -> str:
 
 
 def _read_value(key: bytes, value: bytes) -> Any:
-    """Return what a parameter says, None if it says nothing."""
+    """Return the value of a parameter; None if it is missing."""
     if key == b"name":
         return value.decode(errors="replace")
     if key == b"q":
@@ -344,8 +344,8 @@ def _read_value(key: bytes, value: bytes) -> Any:
 
 
 def _tags(lines: list[bytes]) -> Tags | None:
-    """Return what stands between the quotes of each tag, without a proxy's marks; None if the
-    grammar is broken."""
+    """Return what is between the quotes of each tag, without a proxy's marks; None if the grammar
+    is broken."""
     value = b",".join(lines)
     if value.strip() == b"*":
         return _ANY
@@ -360,8 +360,8 @@ def _tags(lines: list[bytes]) -> Tags | None:
 
 
 def _matches(lines: list[bytes] | None, current: str, *, missing: bool = True) -> bool:
-    """Tell whether a condition holds the current tag; `missing` if there is none, or one with
-    broken grammar."""
+    """Return whether a condition contains the current tag; `missing` if there is no condition, or
+    its grammar is broken."""
     if not lines or (tags := _tags(lines)) is None:
         return missing
     return tags == _ANY or current.strip('"').encode() in tags
@@ -383,8 +383,8 @@ def _check_type(asked: Asked) -> None:
 def _read_conditions(
     asked: Asked, creates: bool
 ) -> tuple[bytes | None, list[bytes] | None, list[bytes] | None]:
-    """Return the key without quotes, and the values of If-Match and of If-None-Match; None for
-    what there is not."""
+    """Return the key without quotes, and the values of If-Match and If-None-Match; None for a
+    missing one."""
     if_match, if_none_match = (
         asked.values(b"if-match"),
         [] if creates else asked.values(b"if-none-match"),

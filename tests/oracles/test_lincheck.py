@@ -16,7 +16,7 @@ Log = tuple[tuple[int, int], ...]
 NAMES = ("a", "b")
 SEEDS = [0, 1]
 HISTORIES = 300
-"""Of each seed."""
+"""For each seed."""
 
 
 def name_of(value: int) -> str:
@@ -27,7 +27,7 @@ def name_of(value: int) -> str:
 
 
 def search(history: list[Operation], order: Order) -> bool:
-    """Tell whether the operations have a legal sequence that respects real time and the order."""
+    """Return whether the operations have a legal sequence that respects real time and the order."""
     ops = [
         op
         for op in history
@@ -53,7 +53,7 @@ def search(history: list[Operation], order: Order) -> bool:
 
 
 def step(op: Operation, log: Log, due: Order | None) -> Log | None:
-    """Return the log after an operation, None if it cannot have answered what it did."""
+    """Return the log after an operation; None if the operation cannot have had its response."""
     if not op.writes:
         return log if is_true(op, log) else None
     assert op.value is not None
@@ -72,7 +72,8 @@ def step(op: Operation, log: Log, due: Order | None) -> Log | None:
 
 
 def is_true(op: Operation, log: Log) -> bool:
-    """Tell whether what was read, or the reason of a refusal, holds after these writes."""
+    """Return whether the content that was read, or the reason of a refusal, is true after these
+    writes."""
     if op.at is not None:
         return op.at <= len(log) and is_true(replace(op, at=None), log[: op.at])
     versions = versions_of(log)
@@ -103,14 +104,14 @@ def versions_of(log: Log) -> dict[int, int]:
     return {store: version for version, (store, _) in enumerate(log, start=1)}
 
 
-# Random histories: a true one, then perhaps spoilt.
+# Random histories: a correct one, then perhaps damaged.
 
 
 def true_history(
     rng: random.Random, kinds: tuple[Kind, ...]
 ) -> tuple[list[Operation], list[tuple[int, int]]]:
-    """Make operations with a moment each, in its interval, and let them happen at their moments,
-    one by one."""
+    """Make operations with a moment each, within its interval, and execute them one by one at their
+    moments."""
     spread = rng.choice((30, 100, 300))
     log: Log = ()
     history = []
@@ -137,7 +138,7 @@ def true_history(
 
 
 def add_versions(op: Operation, log: Log, rng: random.Random) -> None:
-    """Fill in the tag of a response, and now and then the one that the request had."""
+    """Fill in the tag of a response, and now and then that of the request."""
     versions = versions_of(log)
     if op.kind in (LIST, FILTER):
         op.version = len(log)
@@ -149,7 +150,7 @@ def add_versions(op: Operation, log: Log, rng: random.Random) -> None:
 
 
 def happen(op: Operation, value: int, log: Log, rng: random.Random) -> Operation:
-    """Fill in what an operation answers after those writes."""
+    """Fill in the response to an operation after those writes."""
     versions = versions_of(log)
     state = [log[version - 1][1] for _, version in sorted(versions.items())]
     stores = list(enumerate(state, start=1))
@@ -177,7 +178,7 @@ def happen(op: Operation, value: int, log: Log, rng: random.Random) -> Operation
 
 
 def spoil(history: list[Operation], order: list[tuple[int, int]], rng: random.Random) -> None:
-    """Change one thing; what comes out may be wrong or may still be right."""
+    """Change one thing; the result may be wrong or may still be right."""
     op = rng.choice(history)
     values = [value for _, value in order]
     what = rng.randrange(9 if any(op.version for op in history) else 6)
@@ -233,7 +234,8 @@ def test_the_check_agrees_with_the_search(seed: int, kinds: tuple[Kind, ...]) ->
     assert 0.2 < sum(verdicts) / HISTORIES < 0.8
 
 
-# Each kind of wrong history. Times are the order of the lines; `made` is a store with two values.
+# Each kind of wrong history. The times are the order of the lines; `made` is a store with two
+# values.
 
 
 def create(start: float, end: float, store: int, value: int) -> Operation:
@@ -288,7 +290,7 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
     "an acknowledged write that is not in the database": ("lost", THEN, TWO_ORDER),
     "a write in the database that was never sent": ("phantom", TWO, THEN_ORDER),
     "a write that was done twice": ("phantom", THEN, [*THEN_ORDER, (1, 3)]),
-    "a hole in the ids": ("gap", [TWO[0], unknown(TWO[1])], [(1, 1), (3, 2)]),
+    "a gap in the ids": ("gap", [TWO[0], unknown(TWO[1])], [(1, 1), (3, 2)]),
     "one id for two creates": ("duplicate", [TWO[0], unknown(TWO[1])], [(1, 1), (1, 2)]),
     "an order against real time": ("order", [*THEN, put(7, 8, 2, 4)], [*TWO_ORDER, (2, 4), (1, 3)]),
     "a list of two moments": (
@@ -343,8 +345,8 @@ def test_a_wrong_history_is_found(case: str) -> None:
 
 
 def test_nothing_is_found_in_a_right_history() -> None:
-    """Among it an unknown write that took effect late, one that never did, a refused one,
-    replays, and the past."""
+    """The history contains an unknown write that took effect late, one that never did, a refused
+    one, replays, and the past."""
     history = [
         *THEN,
         unknown(put(7, 8, 1, 5)),
