@@ -1,5 +1,4 @@
-"""One client's connection: the order of responses, back-pressure, timeouts, sending. Imports
-events, and uvicorn.
+"""One client's connection: the order of responses, back-pressure, timeouts, sending.
 
 Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop. Its protocol class is
 no documented extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.py`
@@ -7,30 +6,26 @@ tests what this module relies on.
 """
 
 import asyncio
-from collections.abc import Coroutine
 from functools import partial
-from time import perf_counter, thread_time
+from time import thread_time
 from typing import Any
 
-from msgspec.structs import replace
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from storekeeper.http import deadlines
-from storekeeper.http.cache import Cached
 from storekeeper.http.deadlines import Deadlines
-from storekeeper.http.exchange import Exchange
+from storekeeper.http.exchange import Exchange, send_cached
 from storekeeper.http.limits import SMALL_BYTES
 from storekeeper.http.reader import Phase, RequestReader
-from storekeeper.http.request import Request, size_of
+from storekeeper.http.request import Request, refused
 from storekeeper.http.response import (
     INTERNAL_ERROR,
     Deferred,
     Response,
-    encode_start,
     error_response,
     unavailable,
 )
-from storekeeper.http.runtime import Runtime, Served
+from storekeeper.http.runtime import Runtime
 from storekeeper.http.unread import Unread
 from storekeeper.log.events import Event, emit, request_id
 
@@ -99,7 +94,8 @@ class Connection(HttpToolsProtocol):
             return
         try:
             if not self.draining and (cached := self.runtime.cache.get(data)) is not None:
-                self._send_cached(cached)
+                send_cached(self, cached)
+                self.responses_sent += 1
             elif (request := self.runtime.plain.read(data)) is not None:
                 self._begin(request)
             else:
@@ -125,7 +121,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         pause_at = thread_time() + MAX_PIPELINE_TIME if self.unread else 0.0
-        while self.unread and not self.busy:
+        while self.unread.data and not self.busy:
             self._read()
             if thread_time() > pause_at:
                 break
@@ -137,7 +133,8 @@ class Connection(HttpToolsProtocol):
         if self.unread or self.exchange is not None or self.reader.phase is Phase.DISCARDING:
             return
         if self.reader.expects_continue and not self.busy:
-            self._continue()
+            self.reader.expects_continue = False
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):
             self.transport.close()
 
@@ -215,10 +212,12 @@ class Connection(HttpToolsProtocol):
     # Requests, in their order.
 
     def _accept(self, request: Request) -> None:
-        if self.limits.receive_budget.hold(self, request.size, may_give_way=True):
+        size, budget = request.size, self.limits.receive_budget
+        # For small ones there is always room: that is what the reserve is for.
+        if size <= SMALL_BYTES or budget.hold(self, size, may_give_way=True):
             self._begin(request)
         else:
-            self.limits.receive_budget.refused += 1
+            budget.refused += 1
             if request.upload is not None:
                 request.upload.release()
             self.reader.discard()
@@ -230,10 +229,7 @@ class Connection(HttpToolsProtocol):
         self.exchange = exchange = Exchange(self, request)
         response = request.refusal or self.runtime.application.respond(request)
         if isinstance(response, Deferred):
-            request.body, request.cache_key = (
-                b"",
-                b"",
-            )  # what is read later may be older than the cache's token
+            request.body = request.cache_key = b""  # what comes later may be older than the token
             self._count()
             response.future.add_done_callback(partial(self._send_deferred, exchange, response))
         else:
@@ -281,23 +277,14 @@ class Connection(HttpToolsProtocol):
         self.responses_sent += 1
         exchange.end()
 
-    def _continue(self) -> None:
-        self.reader.expects_continue = False
-        self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
     def _refuse(self, response: Response, request: Request) -> None:
         """Send the refusal of what was read of a request, the connection's last response."""
         self.unread.clear()
         if self.exchange is not None:  # a bug in the middle of a response
             self.break_off(self.exchange)
             return
-        headers = response.headers + self.runtime.application.fields(request.headers)
-        method, target, size = request.method, request.target, size_of(request.target, ())
-        refusal = replace(response, headers=headers)
-        refused = Request(
-            method, target, (), request.version, False, size=size, refusal=refusal, id=request.id
-        )
-        self._begin(refused)
+        fields = self.runtime.application.fields(request.headers)
+        self._begin(refused(request, response, fields))
         self._count()
 
     def _discard(self) -> None:
@@ -311,20 +298,6 @@ class Connection(HttpToolsProtocol):
             self.transport.write_eof()
 
     # Writing.
-
-    def _send_cached(self, cached: Cached) -> None:
-        began = perf_counter()
-        size = self.write(encode_start(200, self.server_state.default_headers) + cached.rest)
-        self.responses_sent += 1
-        self.runtime.observe(
-            Served(cached.route, "GET", 200, size, perf_counter() - began, 0, self.client, b"")
-        )
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task that a graceful stop waits for."""
-        task = self.loop.create_task(coroutine)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
 
     def write(self, *parts: bytes) -> int:
         """Write parts of a response, unless the transport is closing, which may be so before

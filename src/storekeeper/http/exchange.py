@@ -1,5 +1,6 @@
 """One request and its response, which is sent here: whole or as a stream, at once or later."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from time import perf_counter
@@ -28,6 +29,7 @@ class _Connection(Protocol):
     runtime: Runtime
     server_state: Any
     flow: Any
+    tasks: set[asyncio.Task[Any]]
     draining: bool
     half_closed: bool
     unread: Unread
@@ -35,7 +37,6 @@ class _Connection(Protocol):
 
     def write(self, *parts: bytes) -> int: ...
     def is_last(self, request: Request) -> bool: ...
-    def spawn(self, coroutine: Any) -> None: ...
     def finish(self, exchange: "Exchange", *, close: bool) -> None: ...
     def break_off(self, exchange: "Exchange") -> None: ...
     def advance(self) -> None: ...
@@ -98,7 +99,11 @@ class Exchange:
             if self.is_endless and (connection.half_closed or connection.unread.has_request()):
                 self.stop()
             if response.stream is not None and not head_only:
-                connection.spawn(self._stream(response, start + rest, close=close, chunked=chunked))
+                task = asyncio.create_task(
+                    self._stream(response, start + rest, close=close, chunked=chunked)
+                )
+                connection.tasks.add(task)  # a graceful stop waits for it
+                task.add_done_callback(connection.tasks.discard)
                 return
             if request.cache_key and response.cacheable and not close:
                 connection.runtime.cache.put(request.cache_key, Cached(rest, request.plan.route))
@@ -138,3 +143,14 @@ class Exchange:
         finally:
             if not self.over:
                 connection.break_off(self)
+
+
+def send_cached(connection: _Connection, cached: Cached) -> None:
+    """Send a response from the response cache, which needs no exchange."""
+    began = perf_counter()
+    start = encode_start(200, connection.server_state.default_headers)
+    size = connection.write(start + cached.rest)
+    seconds = perf_counter() - began
+    connection.runtime.observe(
+        Served(cached.route, "GET", 200, size, seconds, 0, connection.client, b"")
+    )

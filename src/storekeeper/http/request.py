@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import httptools
 import msgspec
+from msgspec.structs import replace
 
 from storekeeper.http.deadlines import REQUEST_TIMEOUT
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
@@ -131,6 +132,24 @@ def size_of(target: bytes, fields: Fields) -> int:
     """Return roughly how many bytes Python takes for a request with this target and these fields
     and no body."""
     return 400 + len(target) + sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
+
+
+def refused(request: Request, refusal: Response, fields: bytes) -> Request:
+    """Return what stands for a request that is refused: what was read of it, without its fields
+    and its body.
+
+    `fields` are more fields of the refusal, encoded.
+    """
+    return Request(
+        request.method,
+        request.target,
+        (),
+        request.version,
+        keep_alive=False,
+        size=size_of(request.target, ()),
+        refusal=replace(refusal, headers=refusal.headers + fields),
+        id=request.id,
+    )
 
 
 def cut_ids(lines: bytes) -> tuple[bytes, bytes]:
