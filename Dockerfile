@@ -18,6 +18,7 @@ RUN groupadd --gid 10001 storekeeper \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin storekeeper \
  && install -d -m 750 -o storekeeper -g storekeeper /data
 COPY --from=build /opt/storekeeper /opt/storekeeper
+# No start makes the list: run the image with `create` once.
 # Who can reach the container may read; who writes needs a token: storekeeper token add.
 ENV PATH=/opt/storekeeper/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \

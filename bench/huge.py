@@ -63,7 +63,9 @@ def measure(count: int, folder: Path) -> Column:
     database = folder / "stores.db"
     seeds.write_csv(folder / "rows.csv", count)
     column = {
-        "import": command("import", folder / "rows.csv", "--database", f"sqlite:///{database}")
+        "import": command(
+            "import", folder / "rows.csv", "--create", "--database", f"sqlite:///{database}"
+        )
     }
     (folder / "rows.csv").unlink()
     column["file"] = f"{database.stat().st_size / 2**20:,.0f} MiB"

@@ -49,7 +49,7 @@ def call(*command: str | Path, cwd: Path = ROOT, accept: int = 0, **env: str) ->
 def import_stores(count: int, rows: Path, url: str) -> None:
     """Fill a database of Storekeeper with `count` stores, through the file `rows`."""
     seeds.write_csv(rows, count)
-    call(STOREKEEPER, "import", rows, "--database", url)
+    call(STOREKEEPER, "import", rows, "--create", "--database", url)
 
 
 class System:
@@ -171,7 +171,7 @@ class OnPostgres(System):
 
 class StorekeeperPostgres(OnPostgres):
     name, title = "storekeeper-postgres", "Storekeeper on PostgreSQL"
-    command = (STOREKEEPER, "serve", "--port", "{port}", "--no-examples")
+    command = (STOREKEEPER, "serve", "--port", "{port}", "--create", "--no-examples")
 
     def install(self) -> dict[str, str]:
         try:

@@ -14,7 +14,7 @@ import typer
 
 from storekeeper import cli
 from storekeeper.api.metrics import BOUNDS, FAMILIES
-from storekeeper.settings import Settings, option, variable
+from storekeeper.settings import VARIABLES, Settings, option
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs/reference"
@@ -106,7 +106,7 @@ def settings() -> Iterator[str]:
         default = ""
         if field.default not in (None, ()):
             default = code(str(field.default).lower())
-        names = code(option(field.name)), code(variable(field.name))
+        names = code(option(field.name)), code(VARIABLES.get(field.name, ""))
         yield row(*names, values(kind, rest), default, rest[-1])
 
 

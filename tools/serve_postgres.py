@@ -19,7 +19,7 @@ def main() -> int:
         with running() as server:
             url = server.new_database()
             print(f"PostgreSQL listens on {url} while this runs", file=sys.stderr)
-            return serve("--database", url, *sys.argv[1:])
+            return serve("--database", url, "--create", *sys.argv[1:])
     except Missing as error:
         print(error, file=sys.stderr)
         return 2

@@ -16,6 +16,9 @@ _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
 """Variables with this prefix that are not settings: one of the tests, and the token of
 `storekeeper check`."""
 
+DEFAULT_DATABASE = "sqlite:///storekeeper.db"
+"""The one database that is made although nobody said so: the one of a start that names none."""
+
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
@@ -44,7 +47,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     uds: Annotated[
         str | None, "Path of a Unix socket to listen on instead; its owner and group can connect."
     ] = None
-    database: Annotated[str, f"Where the stores are: {DATABASES}"] = "sqlite:///storekeeper.db"
+    database: Annotated[str, f"Where the stores are: {DATABASES}"] = DEFAULT_DATABASE
+    create: Annotated[
+        bool, "Make the database if it is missing. Without --database, that is so."
+    ] = False
     workers: Annotated[int, Meta(ge=1, le=64), "Number of processes that serve the database."] = 1
     error_detail: Annotated[
         Literal["detailed", "generic"], "Whether a 400 names the violated fields and rules."
@@ -56,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["ignore", "reject"],
         "What to do with keys of a payload that are not fields of a store.",
     ] = "ignore"
-    examples: Annotated[bool, "Add 3 example stores to an empty database."] = True
+    examples: Annotated[bool, "Put 3 example stores into a database that is made."] = True
     auth: Annotated[
         Literal["open", "writes", "all"] | None,
         "Which requests need a token: none (open), writes, or all. Default: open, and only on loopback.",
@@ -88,9 +94,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 0
 
 
+OF_ONE_START = frozenset({"create"})
+"""The settings without a variable: whatever restarts the service may not make a database again."""
+
+VARIABLES = {
+    name: PREFIX + name.upper() for name in Settings.__struct_fields__ if name not in OF_ONE_START
+}
+"""The environment variable of each setting."""
+
+
 def variable(name: str) -> str:
-    """Return the environment variable of a setting."""
-    return PREFIX + name.upper()
+    """Return the environment variable of a setting that has one."""
+    return VARIABLES[name]
 
 
 def option(name: str) -> str:
@@ -99,10 +114,13 @@ def option(name: str) -> str:
 
 
 def make(values: Mapping[str, Any]) -> Settings:
-    """Return checked settings from typed or textual values. Raises CannotStart, which names the
-    wrong option."""
+    """Return checked settings from typed or textual values; None is not given. Raises
+    CannotStart, which names the wrong option."""
+    given = {name: value for name, value in values.items() if value is not None}
+    if "database" not in given:
+        given["create"] = True
     try:
-        settings = msgspec.convert(values, Settings, strict=False)
+        settings = msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
@@ -144,7 +162,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     environ = without_service_links(environ)
     refuse_unknown(environ)
     hints = get_type_hints(Settings)
-    values = {name: environ[variable(name)] for name in hints if environ.get(variable(name))}
+    values = {name: environ[known] for name, known in VARIABLES.items() if environ.get(known)}
     return make({name: _parsed(hints[name], value) for name, value in values.items()})
 
 
@@ -166,7 +184,7 @@ def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
     """Raise CannotStart if a variable with our prefix is not a setting: perhaps it is misspelt."""
-    settings = {variable(name) for name in Settings.__struct_fields__}
+    settings = set(VARIABLES.values())
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in settings | _NOT_SETTINGS:
             raise CannotStart(

@@ -24,6 +24,7 @@ from storekeeper.settings import Settings
 from storekeeper.storage.collection import Listing
 from tests.harness.asgi import Message, asked, body, called, response_of, scope_of
 from tests.harness.client import fill, until
+from tests.harness.databases import make, make_file
 from tests.harness.in_process import inside, some_stores
 from tests.harness.process import TIMEOUT, Response
 from tests.harness.stores import shown
@@ -373,6 +374,7 @@ async def test_tokens_that_cannot_be_read_at_the_start_end_it_so_that_it_is_trie
     def locked(_database: str) -> None:
         raise Unavailable("locked")
 
+    make_file(tmp_path / "stores.db")
     monkeypatch.setattr("storekeeper.process.service.refuse_tokens", locked)
     service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
     sent = await called(service, {"type": "lifespan"}, {"type": "lifespan.startup"})
@@ -384,6 +386,7 @@ async def test_tokens_that_cannot_be_read_at_the_start_end_it_so_that_it_is_trie
 def elsewhere(tmp_path: Path) -> Iterator[str]:
     """The address of a plain uvicorn, with another parser, that runs the application with
     settings from variables."""
+    make(f"sqlite:///{tmp_path}/stores.db", examples=True)
     variables = {
         "STOREKEEPER_DATABASE": f"sqlite:///{tmp_path}/stores.db",
         "STOREKEEPER_MISSING_STORE": "500",

@@ -60,7 +60,9 @@ def away(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A service whose database is nowhere; it names the first of the sites."""
     nowhere = "postgresql://nobody@127.0.0.1:1/none"
     folder = tmp_path_factory.mktemp("away")
-    with serving(folder, f"--cors-origin={sites[0]}", "--auth=open", database=nowhere) as running:
+    with serving(
+        folder, f"--cors-origin={sites[0]}", "--auth=open", database=nowhere, create=False
+    ) as running:
         yield running
 
 

@@ -374,7 +374,7 @@ def kill_first_start(folder: Path, moments: Moments = CALLS) -> Row:
     place.mkdir(parents=True)
     recorder = Recorder()
     (folder / "rows.csv").write_bytes(csv(recorder.rows(100)))
-    first = ["import", "--add", "--yes", f"{folder}/rows.csv"]
+    first = ["import", "--create", "--add", "--yes", f"{folder}/rows.csv"]
 
     def look(tried: Path) -> str:
         again = command.run(*first, _database(tried))

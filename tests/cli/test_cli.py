@@ -230,10 +230,10 @@ def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -
     (tmp_path / "stores.csv").write_text("name,address\nA,\n")
     with FULL.open("wb") as full:
         for args in (
-            ["import", str(tmp_path / "stores.csv")],
+            ["import", "--create", str(tmp_path / "stores.csv")],
             ["export", str(tmp_path / "all.csv")],
         ):
-            assert start(args[0], "--database", database.url, args[1], stderr=full).wait(30) == 0
+            assert start(*args, "--database", database.url, stderr=full).wait(30) == 0
     assert content(database) == [("A", None)]
     assert without_versions((tmp_path / "all.csv").read_bytes()) == an_export((1, "A"))
 
@@ -257,11 +257,11 @@ def shown_on_a_terminal(*args: str) -> str:
 def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     file, of = tmp_path / "stores.csv", ("--database", f"sqlite:///{tmp_path}/stores.db")
     file.write_text("name,address\n" + "Store,1 Road\n" * 10_000)
-    for name, doing, done in (
-        ("import", "Reading", "created as"),
-        ("export", "Exporting", "exported from"),
+    for name, option, doing, done in (
+        ("import", "--create", "Reading", "created as"),
+        ("export", "--force", "Exporting", "exported from"),
     ):
-        text = shown_on_a_terminal(name, *of, str(file), *["--force"] * (name == "export"))
+        text = shown_on_a_terminal(name, *of, str(file), option)
         assert doing in text
         assert "a second" in text
         assert f"10,000 stores {done}" in text.splitlines()[-1]

@@ -142,7 +142,12 @@ def test_an_export_to_a_full_disk_by_standard_output_is_refused(database: Sqlite
 
 def test_standard_input_is_imported_and_standard_output_exported(database: Sqlite) -> None:
     done = run_process(
-        "import", "--database", database.url, "-", stdin=BOM + b"name,address\r\nA,1 Road\r\n"
+        "import",
+        "--create",
+        "--database",
+        database.url,
+        "-",
+        stdin=BOM + b"name,address\r\nA,1 Road\r\n",
     )
     assert b"1 store created as 1, 0 replaced, 0 unchanged in the new database" in done.stderr
     exported = run_process("export", "--database", database.url, "-").stdout

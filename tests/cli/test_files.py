@@ -26,7 +26,7 @@ from storekeeper.storage import copying as transfer
 from storekeeper.storage.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
 from tests.harness.client import fill, until
 from tests.harness.command import run
-from tests.harness.databases import Sqlite
+from tests.harness.databases import Sqlite, make
 from tests.harness.machine import mounted, without_rights
 from tests.harness.process import TIMEOUT, refused, serving
 from tests.harness.stores import ChangeRow, an_export
@@ -138,7 +138,7 @@ def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
     monkeypatch.setattr(
         TargetSnapshot, "finish", lambda *args: (finish(*args), target.write_text("mine"))
     )
-    refused_copy(source, target, "exists")
+    refused_copy(source, target, "there is a file of that name")
     assert target.read_text() == "mine"
     assert names(tmp_path) == ["backup.db"]
 
@@ -194,7 +194,7 @@ def test_a_file_system_that_syncs_no_folder_and_knows_no_modes_is_written_to(
     assert run("export", "--database", source.url, str(tmp_path / "all.csv")).returncode == 0
     assert run("copy", source.url, f"sqlite:///{tmp_path}/backup.db").returncode == 0
     assert whole(tmp_path / "backup.db", tmp_path / "taken") == source.changes()
-    databases.database(f"sqlite:///{tmp_path}/new.db").prepare()
+    make(f"sqlite:///{tmp_path}/new.db")
 
 
 @pytest.mark.parametrize("beside", ["-wal", "-journal"])

@@ -207,7 +207,7 @@ def test_an_import_may_be_larger_than_memory(tmp_path: Path, database: Sqlite) -
     with (tmp_path / "stores.csv").open("w") as file:
         file.write("name,address\n")
         file.writelines(f"Large,{'x' * 100_000}\n" for _ in range(1350))
-    process = start("import", "--database", database.url, str(tmp_path / "stores.csv"))
+    process = start("import", "--create", "--database", database.url, str(tmp_path / "stores.csv"))
     peak = 0
     while process.poll() is None:
         with suppress(OSError, IndexError):  # it ends just now
@@ -305,7 +305,9 @@ def test_an_import_that_waits_for_its_source_can_be_interrupted(
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb", buffering=0) as feeding, TemporaryFile() as said:
         with os.fdopen(reading, "rb") as pipe:
-            process = start("import", "--database", database.url, source, stdin=pipe, stderr=said)
+            process = start(
+                "import", "--create", "--database", database.url, source, stdin=pipe, stderr=said
+            )
         feeding.write(b"name,address\r\nA,\r\n")
         while int.from_bytes(fcntl.ioctl(feeding, termios.FIONREAD, bytes(4)), sys.byteorder):
             time.sleep(0.01)  # it has not begun to read
@@ -417,7 +419,7 @@ def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(
     )
     for typed, status, count in ((b"n\n", 2, 1), (b"\n", 2, 1), (b"y\n", 0, 12)):
         done = run_on_terminal(
-            "import", "--database", database.url, "--add", str(file), typed=typed
+            "import", "--create", "--database", database.url, "--add", str(file), typed=typed
         )
         assert done.returncode == status
         assert f"The import {adds} 1. Go on? [y/N]".encode() in done.stderr

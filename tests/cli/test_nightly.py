@@ -43,6 +43,7 @@ def test_a_nightly_file_that_is_killed_and_fed_again_has_each_store_once(
     file, expected, chosen = tmp_path / "night.csv", dict[str, tuple[str, str]](), random.Random(7)
     arguments = [
         "import",
+        "--create",
         "--database",
         database.url,
         "--match",

@@ -11,13 +11,14 @@ import pytest
 
 from storekeeper.cli import tokens as commands
 from storekeeper.domain.commands import Create, Replace
+from storekeeper.domain.errors import Missing
 from storekeeper.domain.stores import Payload
 from storekeeper.domain.tokens import USED_INTERVAL, Token, hashed, is_well_formed
 from storekeeper.storage import databases
 from storekeeper.storage.databases import read_tokens
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness.command import run as run_command
-from tests.harness.databases import Database, Sqlite, handle, postgres
+from tests.harness.databases import Database, Sqlite, handle, make, postgres
 from tests.harness.process import refused, serving
 from tests.harness.tokens import add_token, add_tokens, now
 
@@ -35,7 +36,7 @@ def database(new_database: Callable[[], Database]) -> Database:
 
 
 def prepared(database: Database) -> Database:
-    databases.database(database.url).prepare()
+    make(database.url)
     return database
 
 
@@ -238,9 +239,7 @@ def test_no_token_makes_a_database(new_database: Callable[[], Database]) -> None
     url = new_database().url
     for arguments in (["add", "ci", "--scope=read"], ["list"], ["revoke", "ci"]):
         (line,) = refused(run_command("token", *arguments, "--database", url))
-        assert line.startswith(
-            f"storekeeper: --database: there is no such database, {databases.database(url).name}: name the one of"
-        )
+        assert line == f"storekeeper: {Missing(databases.database(url).name)}"
     assert not databases.database(url).exists()
 
 
@@ -296,7 +295,7 @@ def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:
 
 def test_only_auth_keeps_a_backup_from_before_the_first_token_closed(tmp_path: Path) -> None:
     source, backup = (f"sqlite:///{tmp_path}/{name}.db" for name in ("stores", "backup"))
-    databases.database(source).prepare()
+    make(source)
     assert run_command("copy", source, backup).returncode == 0
     text = add_token(source, "later", "write")
     restored = f"sqlite:///{tmp_path}/restored.db"
@@ -311,10 +310,12 @@ def test_only_auth_keeps_a_backup_from_before_the_first_token_closed(tmp_path: P
 def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(
     tmp_path: Path,
 ) -> None:
-    text = add_token(f"sqlite:///{tmp_path}/stores.db", "check", "write")
+    database = f"sqlite:///{tmp_path}/stores.db"
+    databases.create(database, examples=True)
+    text = add_token(database, "check", "write")
     file = tmp_path / "token"
     file.write_text(f"{text}\n")
-    with serving(tmp_path, "--auth=all", "--examples") as service:
+    with serving(tmp_path, "--auth=all") as service:
         url = f"http://127.0.0.1:{service.port}"
         assert run_command("check", "--read-only", url).returncode == 2
         # The question whether it may add to the examples alone needs the token too.

@@ -24,6 +24,7 @@ from tests.harness.cases import thorough
 from tests.harness.collection import create, get, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
+from tests.harness.databases import make as make_database
 from tests.harness.process import refused, serving
 from tests.harness.stores import a_store_with
 
@@ -258,10 +259,7 @@ def test_a_copy_that_is_not_the_same_or_has_not_got_its_epoch_is_not_kept(
             databases.database(target.url).target() as to,
         ):
             transfer.copy(whole, Falsified(to, falsify, epoch), nothing, move=move)
-        if kind == "sqlite":
-            assert not databases.database(target.url).exists()
-        else:
-            assert target.changes() == []
+        assert not databases.database(target.url).exists()
     assert run_command("copy", source.url, target.url).returncode == 0
 
 
@@ -283,7 +281,7 @@ def test_a_copy_to_postgresql_waits_for_others_only_so_long(
 ) -> None:
     source, target = make("sqlite"), make("postgres")
     fill(source, 20)
-    databases.database(target.url).prepare()
+    make_database(target.url)
     monkeypatch.setattr(
         "storekeeper.storage.postgres.snapshot.LOCK_TIMEOUT", "SET LOCAL lock_timeout = '100ms'"
     )
@@ -430,7 +428,7 @@ def test_the_epoch_is_printed_and_renewed_beside_a_service(make: Make, kind: str
 
 def test_an_empty_database_is_not_copied_onto_itself(make: Make) -> None:
     database = make("postgres")
-    databases.database(database.url).prepare()
+    make_database(database.url)
     before = state_of(database)
     other = database.url.replace("127.0.0.1", "localhost")
     (line,) = refused(run_command("copy", database.url, other))
@@ -442,7 +440,7 @@ def test_an_empty_database_is_not_copied_onto_itself(make: Make) -> None:
 
 def test_an_epoch_that_is_renewed_but_cannot_be_printed_is_said(make: Make) -> None:
     database = make("sqlite")
-    databases.database(database.url).prepare()
+    make_database(database.url)
     with Path("/dev/full").open("wb") as full:
         (line,) = refused(run_command("epoch", "--new", "--database", database.url, stdout=full))
     told = re.fullmatch("storekeeper: the epoch is now (.*), but cannot be printed (.*)", line)

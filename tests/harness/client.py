@@ -11,6 +11,7 @@ import apsw
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from storekeeper.storage import intake as staging
+from tests.harness.databases import make
 from tests.harness.process import TIMEOUT, Response, Running
 
 
@@ -46,8 +47,8 @@ def fill(folder: Path, payloads: Iterable[Payload]) -> None:
 
 def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
     """Create stores in a database, as `Collection.load` does; return their ids."""
+    make(url)
     database = databases.database(url)
-    database.prepare()
     with database.session() as session:
         return staging.load(session, payloads, **options)
 

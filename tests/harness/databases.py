@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString, Protocol
+from urllib.parse import quote
 
 import apsw
 import psycopg
@@ -28,6 +29,17 @@ _KEEP_KEYS = """
   CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'kept'; END $$;
   CREATE TRIGGER keep BEFORE DELETE ON keys FOR EACH ROW EXECUTE FUNCTION keep()"""
+
+
+def make(url: str, *, examples: bool = False) -> None:
+    """Make a database without stores, if there is none, and prepare it as a start does."""
+    databases.ensure(url, examples=examples)
+    databases.database(url).prepare()
+
+
+def make_file(path: Path) -> None:
+    """Make the database that a file is, as `make` does."""
+    make(f"sqlite:///{quote(str(path))}")
 
 
 class Database(Protocol):
@@ -55,10 +67,17 @@ class Database(Protocol):
 
 @asynccontextmanager
 async def handle(database: Database) -> AsyncIterator[Collection]:
-    """Open another handle on a database, as the service does, and close it at the end; a failed
-    handle fails the test."""
+    """Open another handle on a database, which is made if there is none."""
+    make(database.url)
+    async with opened(database.url) as collection:
+        yield collection
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Collection]:
+    """Open a database as the service does, and close it at the end; a failed one fails the test."""
     failures: list[object] = []
-    collection = databases.database(database.url).open_collection(failures.append)
+    collection = databases.database(url).open_collection(failures.append)
     try:
         yield collection
     finally:

@@ -12,7 +12,7 @@ from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.storage import databases
 from storekeeper.storage import intake as staging
-from tests.harness.databases import Database
+from tests.harness.databases import Database, make
 
 
 def import_into(
@@ -45,8 +45,8 @@ def import_or_replay(
     key."""
     order = Import(match, **options)
     rows = SheetRows(open_sheet(io.BytesIO(data.encode())), layout_of(order))
+    make(database.url)
     opened = databases.database(database.url)
-    opened.prepare()
     with opened.session() as session:
         return staging.carry_out(
             session,

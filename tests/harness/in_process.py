@@ -21,6 +21,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.process.service import Service
 from storekeeper.settings import make
 from tests.harness.client import fill
+from tests.harness.databases import make as make_database
 from tests.harness.process import Response
 from tests.harness.wire import request
 
@@ -161,8 +162,9 @@ class Inside:
 async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
     """Open a service without examples on a database in `folder`, through the ASGI lifespan, as a
     server does."""
-    url = f"sqlite:///{folder}/stores.db"
-    service = Service(make({"database": url, "examples": False, **settings}))
+    values = {"database": f"sqlite:///{folder}/stores.db", **settings}
+    make_database(str(values["database"]))
+    service = Service(make(values))
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     state: dict[str, Any] = {}

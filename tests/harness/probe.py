@@ -22,8 +22,9 @@ from storekeeper.domain.stores import Payload
 from storekeeper.storage import intake as staging
 from storekeeper.storage import write_state
 from storekeeper.storage.collection import Collection, Moment
-from storekeeper.storage.sqlite import SqliteCollection, SqliteDatabase, writer
+from storekeeper.storage.sqlite import SqliteCollection, writer
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
+from tests.harness.databases import make_file
 
 LOAD = 3000
 
@@ -107,7 +108,7 @@ async def main() -> None:
         os.setgid(65534)
         os.setuid(65534)
     if not rights:
-        SqliteDatabase(Path(path)).prepare()
+        make_file(Path(path))
     failures: dict[str, list[object]] = {question: [] for question in questions.split(",")}
     opened = {
         question: SqliteCollection(Path(path), failures[question].append) for question in failures

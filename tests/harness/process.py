@@ -195,18 +195,20 @@ def serving(
     *args: str,
     env: dict[str, str] | None = None,
     database: str | None = None,
+    create: bool = True,
     ready: bool = True,
     program: Sequence[str] = COMMAND,
     within: Sequence[str] = (),
 ) -> Iterator[Running]:
     """Start `storekeeper serve` on a free port with its database in `folder`; stop it in any case.
 
-    It starts without stores unless `args` say otherwise. `program` may replace the real command;
-    `within` is a command that runs it.
+    The database is made if it is missing and `create`, without stores unless `args` say otherwise.
+    `program` may replace the real command; `within` is a command that runs it.
     """
     log = folder / f"log-{time.monotonic_ns()}"
     url = database or f"sqlite:///{folder}/stores.db"
-    command = [*within, *program, "serve", "--port", "0", "--database", url, "--no-examples", *args]
+    where = ["--port", "0", "--database", url, *["--create"] * create]
+    command = [*within, *program, "serve", *where, "--no-examples", *args]
     with log.open("wb") as stderr, Path(os.devnull).open("rb") as stdin:
         process = launch(command, environment(env), (stdin.fileno(), 1, stderr.fileno()))
     try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from storekeeper.domain.tokens import Token, generate, hashed
 from storekeeper.storage import databases
+from tests.harness.databases import make
 
 STATES = ("no token", "malformed", "unknown", "expired", "revoked", "read", "write", "Basic")
 
@@ -16,7 +17,7 @@ def now() -> int:
 def add_token(url: str, name: str, scope: str, expires: int | None = None) -> str:
     """Add a token to a database, which is made if it is missing; return its text."""
     text = generate()
-    databases.database(url).prepare()
+    make(url)
     databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires))
     return text
 

@@ -20,7 +20,9 @@ TRICKY = [
 
 
 def command(name: str, database: Sqlite, *args: str, stdin: bytes = b"") -> Done:
-    return run(name, "--database", database.url, *args, stdin=stdin)
+    """Run a command on a database, which an import makes."""
+    creates = ["--create"] * (name == "import")
+    return run(name, "--database", database.url, *creates, *args, stdin=stdin)
 
 
 def fill_with(database: Database, payloads: list[Payload]) -> None:

@@ -303,7 +303,6 @@ def has_short_timeouts() -> None:
 def starts_and_stops_soon() -> None:
     """A start or a stop waits about a second at most."""
     vars_of(server).GRACEFUL_TIMEOUT = 1
-    vars_of(service).EXAMPLES_TIMEOUT = 0.5
     vars_of(
         import_module("storekeeper.storage.postgres.schema")
     )._LOCK_TIMEOUT = "SET LOCAL lock_timeout = '0.5s'"

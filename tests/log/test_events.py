@@ -34,6 +34,7 @@ def started(
         "serve",
         "--port=0",
         f"--database={database}",
+        "--create",
         "--no-examples",
         *args,
     ]

@@ -47,7 +47,13 @@ def read(reading: int) -> bytes:
 
 
 def test_a_log_that_is_open_and_not_read_stops_nothing(tmp_path: Path) -> None:
-    command = [*weakened.PROGRAM, "serve", "--port=0", f"--database=sqlite:///{tmp_path}/stores.db"]
+    command = [
+        *weakened.PROGRAM,
+        "serve",
+        "--port=0",
+        f"--database=sqlite:///{tmp_path}/stores.db",
+        "--create",
+    ]
     environment = os.environ | weakened.environment("meets_a_bug_in_every_write")
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE)

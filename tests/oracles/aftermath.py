@@ -8,7 +8,8 @@ import psycopg
 
 from storekeeper.storage.databases import sqlite_path
 from storekeeper.storage.sql import CONTENT, STORES
-from storekeeper.storage.sqlite import connections, schema
+from storekeeper.storage.sqlite import connections
+from tests.harness.databases import make_file
 from tests.oracles.history import Item, value_of
 from tests.oracles.lincheck import Operation, Order, Violation, check
 
@@ -19,7 +20,7 @@ _STORES = f"SELECT {', '.join(STORES)} FROM stores ORDER BY id"
 def examine(path: Path) -> tuple[Order, list[Violation]]:
     """Open a database as a start does; return all writes in order, and what is wrong. Raises
     CannotStart."""
-    schema.prepare(path)
+    make_file(path)
     connection = connections.connect(path)
     try:
         return _examine(connection)

@@ -22,6 +22,7 @@ from storekeeper.process.supervisor import Supervisor
 from tests.harness.cases import thorough
 from tests.harness.client import until
 from tests.harness.command import run
+from tests.harness.databases import make_file
 from tests.harness.machine import need
 from tests.harness.process import (
     COMMAND,
@@ -139,6 +140,7 @@ def activated(
         need("systemd", f"{ACTIVATE} is not installed")
     port = free_port()
     listen = listen.replace(":0", f":{port}")
+    make_file(folder / "stores.db")
     serve = " ".join(
         [*COMMAND, "serve", "--no-examples", f"--database=sqlite:///{folder}/stores.db", *args]
     )

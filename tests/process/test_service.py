@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,11 +16,8 @@ from storekeeper.domain.stores import Payload
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import fill, locked, until
-from tests.harness.collection import run as run_scenario
 from tests.harness.command import run
 from tests.harness.databases import Sqlite
-from tests.harness.in_process import inside
-from tests.harness.in_process import until as until_so
 from tests.harness.process import TIMEOUT, Running, assert_stopped, serving
 from tests.harness.tokens import add_token
 from tests.harness.wire import Wire, assert_error, create, dial, request, slow_reader
@@ -149,7 +145,7 @@ def early(config):
     signal.raise_signal(signal.SIGTERM)
     return original(config)
 uvicorn.Config.get_loop_factory = early
-sys.exit(server.serve(make({"port": 0, "database": sys.argv[1]})))
+sys.exit(server.serve(make({"port": 0, "database": sys.argv[1], "create": True})))
 """
     command = [sys.executable, "-c", script, f"sqlite:///{tmp_path}/stores.db"]
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
@@ -201,14 +197,20 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for path in (f"{tmp_path}/nowhere/stores.db", f"{tmp_path}/file/stores.db"):
         assert_refused(
-            "--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing"
+            "--create",
+            "--port=0",
+            f"--database=sqlite:///{path}",
+            says=f"{path}: cannot be opened for writing",
         )
     assert_refused("--port=0", f"--database=sqlite:///{tmp_path}/folder", says="folder: not a file")
     if os.geteuid():  # root may write everywhere
         (tmp_path / "folder").chmod(0o500)
         path = f"{tmp_path}/folder/stores.db"
         assert_refused(
-            "--port=0", f"--database=sqlite:///{path}", says=f"{path}: cannot be opened for writing"
+            "--create",
+            "--port=0",
+            f"--database=sqlite:///{path}",
+            says=f"{path}: cannot be opened for writing",
         )
 
 
@@ -265,25 +267,3 @@ def test_an_ipv6_address_is_said_in_brackets(tmp_path: Path) -> None:
         with Wire(socket.create_connection(("::1", service.port), TIMEOUT)) as wire:
             wire.send(request("GET", "/test"))
             assert wire.response().body == b"OK"
-
-
-def test_examples_follow_if_no_thread_can_be_made_for_them_at_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = threading.Thread.start
-    refused: list[threading.Thread] = []
-
-    def start_later(thread: threading.Thread) -> None:
-        if thread.name == "storekeeper-work" and not refused:
-            refused.append(thread)
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start_later)
-
-    async def scenario() -> None:
-        async with inside(tmp_path, examples=True):
-            assert refused
-            await until_so(lambda: len(Sqlite(tmp_path).changes()) == 3)
-
-    run_scenario(scenario())

@@ -1,5 +1,6 @@
 """Settings: defaults, variables, and what is refused."""
 
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -9,6 +10,7 @@ import pytest
 from storekeeper.domain.errors import CannotStart
 from storekeeper.process.service import application
 from storekeeper.settings import (
+    VARIABLES,
     Settings,
     from_environment,
     is_loopback,
@@ -21,41 +23,42 @@ from storekeeper.storage.databases import absolute, sqlite_path
 from tests.harness.command import run
 from tests.harness.process import refused
 
-NAMES = Settings.__struct_fields__
+Unnamed = partial(Settings, create=True)
+"""The settings of a start that names no database."""
 
 
 GOOD: list[tuple[dict[str, str], Settings]] = [
-    ({"PORT": "", "REQUIRE": "postgres"}, Settings()),
-    ({"PORT": "0"}, Settings(port=0)),
-    ({"PORT": "65535", "HOST": "::1"}, Settings(port=65535, host="::1")),
-    ({"WORKERS": "4"}, Settings(workers=4)),
-    *(({"EXAMPLES": no}, Settings(examples=False)) for no in ("false", "0", "no")),
-    ({"EXAMPLES": "On"}, Settings()),
-    ({"METRICS": "off"}, Settings(metrics=False)),
+    ({"PORT": "", "REQUIRE": "postgres"}, Unnamed()),
+    ({"PORT": "0"}, Unnamed(port=0)),
+    ({"PORT": "65535", "HOST": "::1"}, Unnamed(port=65535, host="::1")),
+    ({"WORKERS": "4"}, Unnamed(workers=4)),
+    *(({"EXAMPLES": no}, Unnamed(examples=False)) for no in ("false", "0", "no")),
+    ({"EXAMPLES": "On"}, Unnamed()),
+    ({"METRICS": "off"}, Unnamed(metrics=False)),
     (
         {"ACCESS_LOG": "errors", "LOG_FORMAT": "json"},
-        Settings(access_log="errors", log_format="json"),
+        Unnamed(access_log="errors", log_format="json"),
     ),
-    ({"DRAIN_DELAY": "10"}, Settings(drain_delay=10)),
+    ({"DRAIN_DELAY": "10"}, Unnamed(drain_delay=10)),
     (
         {"MISSING_STORE": "500", "UNKNOWN_KEYS": "reject"},
-        Settings(missing_store="500", unknown_keys="reject"),
+        Unnamed(missing_store="500", unknown_keys="reject"),
     ),
-    ({"ERROR_DETAIL": "generic"}, Settings(error_detail="generic")),
+    ({"ERROR_DETAIL": "generic"}, Unnamed(error_detail="generic")),
     ({"DATABASE": "sqlite:////a.db"}, Settings(database="sqlite:////a.db")),
     (
         {"CORS_ORIGIN": "https://a.example:65535  http://[::1]:5173"},
-        Settings(cors_origin=("https://a.example:65535", "http://[::1]:5173")),
+        Unnamed(cors_origin=("https://a.example:65535", "http://[::1]:5173")),
     ),
     (
         {"AUTH": "writes", "ALLOWED_HOST": "S.example"},
-        Settings(auth="writes", allowed_host=("S.example",)),
+        Unnamed(auth="writes", allowed_host=("S.example",)),
     ),
 ]
 
 
 def test_a_variable_sets_its_setting() -> None:
-    assert from_environment({"HOME": "/", "PORT": "1"}) == Settings()
+    assert from_environment({"HOME": "/", "PORT": "1"}) == Unnamed()
     for variables, expected in GOOD:
         assert (
             from_environment({f"STOREKEEPER_{name}": value for name, value in variables.items()})
@@ -173,7 +176,7 @@ def test_a_variable_that_is_no_setting_is_refused_and_all_that_are_listed(name: 
     with pytest.raises(CannotStart) as error:
         refuse_unknown({name: "1", "STOREKEEPER_PORT": "1"})
     assert str(error.value).startswith(f"{name}: not a setting; settings are ")
-    assert all(variable(setting) in str(error.value) for setting in NAMES)
+    assert all(known in str(error.value) for known in VARIABLES.values())
     assert "STOREKEEPER_REQUIRE" not in str(error.value)
 
 
@@ -188,11 +191,11 @@ def test_what_kubernetes_adds_for_a_service_of_our_name_is_no_setting() -> None:
         "STOREKEEPER_POSTGRES_PORT": "tcp://10.0.0.8:5432",
         "STOREKEEPER_POSTGRES_PORT_5432_TCP_PROTO": "tcp",
     }
-    assert from_environment(links) == Settings()
+    assert from_environment(links) == Unnamed()
     assert from_environment({**links, "STOREKEEPER_PORT": "80"}).port == 80
     done = run("export", "--database", "sqlite:////nowhere/at/all.db", env=links)
     assert (
-        b"--database: there is no such database, /nowhere/at/all.db: name the one of your service"
+        b"storekeeper: /nowhere/at/all.db: there is no such database: name another one"
         in done.stderr
     )
 
@@ -210,13 +213,24 @@ def test_another_server_is_told_of_a_wrong_setting_in_one_line(
     )
 
 
+def test_what_may_make_a_database_has_no_variable_and_is_so_where_none_is_named() -> None:
+    """Nothing that restarts by itself may carry it."""
+    with pytest.raises(CannotStart, match="STOREKEEPER_CREATE: not a setting"):
+        from_environment({"STOREKEEPER_CREATE": "1"})
+    for database in ("sqlite:///storekeeper.db", "postgresql:///stores"):
+        assert not from_environment({"STOREKEEPER_DATABASE": database}).create
+        assert not make({"database": database}).create
+    assert make({}).create
+    assert make({"database": None}).create
+
+
 def test_every_setting_is_an_option_a_variable_and_described() -> None:
     text = " ".join(
         run("serve", "--help", env={"COLUMNS": "400", "TERM": "dumb"}).stdout.decode().split()
     )
     for field in msgspec.structs.fields(Settings):
         assert f"{option(field.name)} " in text
-        assert variable(field.name) in text
+        assert VARIABLES.get(field.name, "") in text
         assert get_args(field.type)[-1] in text
 
 

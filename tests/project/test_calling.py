@@ -23,6 +23,7 @@ from storekeeper.storage import databases
 from tests.harness import browser
 from tests.harness.client import load, until
 from tests.harness.command import run
+from tests.harness.databases import make
 from tests.harness.machine import need
 from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, Step, blocks, follower, steps
@@ -81,10 +82,9 @@ def test_every_command_on_calling_prints_what_the_page_says(tmp_path: Path) -> N
         assert differences(others, tmp_path, open_to_all.port) == []
     assert len(json.loads((tmp_path / "stores.json").read_text())) == 3, "304 leaves it as it was"
     assert len((tmp_path / "stores.csv").read_text().splitlines()) == 5
+    make(f"sqlite:///{tmp_path}/closed.db", examples=True)
     token = add_token(f"sqlite:///{tmp_path}/closed.db", "caller", "write")
-    with serving(
-        tmp_path, "--examples", "--auth=all", database=f"sqlite:///{tmp_path}/closed.db"
-    ) as closed:
+    with serving(tmp_path, "--auth=all", database=f"sqlite:///{tmp_path}/closed.db") as closed:
         assert closed.request("GET", "/api/stores/2").status == 401
         assert differences(with_token, tmp_path, closed.port, STOREKEEPER_TOKEN=token) == []
 

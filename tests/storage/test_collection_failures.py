@@ -27,7 +27,7 @@ from storekeeper.storage.collection import Collection
 from storekeeper.storage.sqlite import TICK_INTERVAL, committer
 from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
-from tests.harness.databases import Sqlite, handle
+from tests.harness.databases import Sqlite, handle, make_file
 from tests.harness.in_process import until
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
@@ -309,6 +309,8 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
             raise apsw.CorruptError("a damaged page")
         return commands.apply(batch, before, now)
 
+    make_file(tmp_path / "stores.db")
+
     async def main() -> float:
         collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(
             failures.append
@@ -341,6 +343,7 @@ async def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_chang
         assert go_on.wait(30)
         raise apsw.IOError("a lost page")
 
+    make_file(tmp_path / "stores.db")
     collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(
         failures.append
     )

@@ -127,6 +127,22 @@ def serve(settings: Settings) -> int:
     return server.serve(settings)
 
 
+@app.command()
+@with_settings("database", "examples")
+def create(settings: Settings) -> None:
+    """Make a database with a new list.
+
+    It is refused where there is one, so that no list is begun in the place of another. On
+    PostgreSQL the database itself has to exist, and to be empty.
+    """
+    from storekeeper.storage import databases
+
+    databases.create(settings.database, examples=settings.examples)
+    name = databases.database(settings.database).name
+    of = "with 3 example stores" if settings.examples else "without stores"
+    print_line(f"A new list {of} is in {name}")
+
+
 app.add_typer(tokens.app, name="token")
 app.command("import")(imports.import_)
 app.command()(exports.export)

@@ -20,11 +20,12 @@ from storekeeper.cli.terminal import (
     ask,
     counted,
     ignore_interrupts,
+    on_terminal,
     print_line,
     progress,
     saying_if_interrupted,
 )
-from storekeeper.domain.errors import CannotStart, Outcome, Unavailable
+from storekeeper.domain.errors import CannotStart, Missing, Outcome, Unavailable
 from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, Row
 from storekeeper.domain.problems import (
     CHANGED,
@@ -104,6 +105,9 @@ def import_(  # noqa: PLR0913 - each is an option
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make the database if it is missing.")
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help=f"Add more than {MAX_UNASKED} stores without asking.")
     ] = False,
@@ -128,28 +132,40 @@ def import_(  # noqa: PLR0913 - each is an option
         dry_run,
     )
     if rejects is None:
-        _carry_out(settings, file, options, None, yes=yes)
+        _carry_out(settings, file, options, None, create=create, yes=yes)
         return
     with Rejects(rejects, file, settings.database) as rejected:
-        _carry_out(settings, file, options, rejected, yes=yes)
+        _carry_out(settings, file, options, rejected, create=create, yes=yes)
         rejected.send()
 
 
 def _carry_out(
-    settings: Settings, file: Path, options: Import, rejects: Rejects | None, *, yes: bool
+    settings: Settings,
+    file: Path,
+    options: Import,
+    rejects: Rejects | None,
+    *,
+    create: bool,
+    yes: bool,
 ) -> None:
     from storekeeper.storage import databases
     from storekeeper.storage import intake as staging
 
-    database = databases.database(settings.database)
+    url = settings.database
+    database = databases.database(url)
     is_new = not database.exists()
     target = f"the new database {database.name}" if is_new else database.name
     with _telling_failures(file, target), ExitStack() as stack:
         opened = stack.enter_context(_opened(file))
         rows = stack.enter_context(Reading(opened, protocol.layout_of(options)))
+        if is_new and not create:
+            _ask_whether_to_create(database.name, dry_run=options.dry_run)
         if is_new and options.dry_run:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            database = databases.database(f"sqlite:///{folder}/empty.db")
+            url = f"sqlite:///{folder}/empty.db"
+            database = databases.database(url)
+        if is_new:
+            databases.ensure(url, examples=False)
         database.prepare(upgrade=False)
         if ignored := ", ".join(rows.ignored):
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
@@ -167,6 +183,15 @@ def _carry_out(
         if plan.refuses:  # a dry run
             raise Refused(plan.report)
     _tell_end(plan, target, is_new=is_new)
+
+
+def _ask_whether_to_create(name: str, *, dry_run: bool) -> None:
+    """Ask whether to begin a list. Raises CannotStart: a nightly import, on a disk that is not
+    mounted, must not."""
+    if not on_terminal():
+        raise Missing(name, "storekeeper create, or import --create")
+    if not dry_run:
+        ask(f"there is no {name}: the import begins a new list there", "nothing was imported")
 
 
 def _with_progress(rows: Reading, size: int) -> Iterator[Row]:

@@ -9,18 +9,27 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from storekeeper.settings import Settings, make, refuse_unknown, variable
+from storekeeper.settings import DEFAULT_DATABASE, VARIABLES, Settings, make, refuse_unknown
 
 
 def _parameter(field: msgspec.structs.FieldInfo) -> inspect.Parameter:
     """Return Typer's parameter for a setting."""
     kind: Any
+    default: Any
+    shown: bool | str
     kind, *_, text = typing.get_args(field.type)
     if typing.get_origin(kind) is tuple:
         kind = list[str]
-    annotation = Annotated[kind, typer.Option(envvar=variable(field.name), help=text)]
+    known = VARIABLES.get(field.name)
+    default, shown = field.default, True
+    if default == DEFAULT_DATABASE:  # whether it was named makes a difference
+        default, shown, kind = None, DEFAULT_DATABASE, kind | None
+    option = typer.Option(envvar=known, help=text, show_default=shown)
     return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, option],
     )
 
 

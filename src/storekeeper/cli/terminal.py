@@ -59,13 +59,18 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def on_terminal() -> bool:
+    """Return whether there is somebody to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def ask(intent: str, otherwise: str) -> None:
     """Ask on a terminal whether the command may do what it is about to. Raises CannotStart if it
     may not.
 
     So it does where there is no terminal.
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not on_terminal():
         raise CannotStart(f"{intent}: repeat with --yes to allow that; {otherwise}")
     print(f"{intent[0].upper()}{intent[1:]}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -94,25 +99,25 @@ def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
 
     A terminal has one line, written again and again; anything else gets a line from time to time.
     """
-    on_terminal = sys.stderr.isatty()
+    is_terminal = sys.stderr.isatty()
     began = printed = monotonic()
 
     def show(count: int, total: int | None = None) -> None:
         nonlocal printed
-        if count % PRINT_ROWS or (not on_terminal and monotonic() - printed < PRINT_INTERVAL):
+        if count % PRINT_ROWS or (not is_terminal and monotonic() - printed < PRINT_INTERVAL):
             return
         printed = monotonic()
         rate = int(count / max(printed - began, 1e-6))
         left = f", about {(total - count) // rate} s left" if total and rate else ""
         line = f"{title}: {count:,} {unit}, {rate:,} a second{left}"
-        _write_again(line) if on_terminal else print_line(line)
+        _write_again(line) if is_terminal else print_line(line)
 
-    if on_terminal:
+    if is_terminal:
         _write_again(f"{title} …")
     try:
         yield show
     finally:
-        if on_terminal:
+        if is_terminal:
             _write_again("")
 
 

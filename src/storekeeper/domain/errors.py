@@ -96,5 +96,21 @@ class WrongDatabase(CannotStart):
         super().__init__(problem, subject="--database")
 
 
+class Missing(CannotStart):
+    """The database that was named is not there, or has no collection yet. Nothing makes one
+    untold."""
+
+    def __init__(self, name: str, create: str = "storekeeper create") -> None:
+        super().__init__(
+            "there is no such database: name another one, restore it from a backup (storekeeper"
+            f" restore), or begin a new list ({create})",
+            subject=name,
+        )
+
+
+class Taken(CannotStart):
+    """There is something already where a database should be made."""
+
+
 class Damaged(CannotStart):
     """What a database contains cannot be read, or is not whole."""

@@ -50,7 +50,7 @@ def prepared(settings: Settings) -> Iterator[tuple[Settings, str]]:
     with TemporaryDirectory(prefix="storekeeper-demo-") as folder:
         url, text = f"sqlite:///{Path(folder, 'demo.db')}", generate()
         _fill(url, text)
-        yield replace(settings, database=url, auth=settings.auth or "writes"), text
+        yield replace(settings, database=url, create=False, auth=settings.auth or "writes"), text
 
 
 def _fill(url: str, text: str) -> None:

@@ -19,7 +19,7 @@ import uvicorn
 
 from storekeeper import __version__
 from storekeeper.api.metrics import Slots
-from storekeeper.domain.errors import CannotStart, Unavailable
+from storekeeper.domain.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.domain.tokens import CONSOLE, console_link
 from storekeeper.log.events import Event, bridge_log, emit, use_format, write_line
 from storekeeper.process import supervisor
@@ -44,7 +44,7 @@ from storekeeper.process.supervisor import (
     log_stop,
 )
 from storekeeper.settings import Settings, is_loopback
-from storekeeper.storage.databases import absolute, database, is_gone, refuse_gone, refuse_tokens
+from storekeeper.storage.databases import absolute, database, ensure, refuse_gone, refuse_tokens
 
 GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
@@ -85,10 +85,12 @@ def serve(settings: Settings) -> int:
 
             settings, token = stack.enter_context(demo.prepared(settings))
             console = console_link("", token)
-        new = is_gone(settings.database)
-        settings = _prepared(
-            msgspec.structs.replace(settings, database=absolute(settings.database))
+        new = settings.create and _make(settings)
+        # No worker makes it again: its file may have been deleted since.
+        settings = msgspec.structs.replace(
+            settings, database=absolute(settings.database), create=False
         )
+        settings = _prepared(settings)
         listen(listener, settings.host, settings.port)
         status = _serve(settings, listener, console, passed=bool(passed), new=new)
     if status:
@@ -109,7 +111,7 @@ def _serve(
     settings = msgspec.structs.replace(
         settings, host=host_of(listener), allowed_host=(*settings.allowed_host, settings.host)
     )
-    service = Service(settings, create=False, slots=_slots(settings.workers))
+    service = Service(settings, slots=_slots(settings.workers))
     announce = partial(_announce, settings, address, console, new=new)
     if settings.workers > 1:
         work = partial(_run_worker, service, listener)
@@ -131,6 +133,17 @@ def _serve(
         return min(_run(server, listeners), 1)
     finally:
         log_stop(server.stop_signal, server.stop_began)
+
+
+def _make(settings: Settings) -> bool:
+    """Make the database if there is none; return whether it did. Raises CannotStart."""
+    try:
+        return ensure(settings.database, examples=settings.examples)
+    except Unavailable as error:
+        raise CannotStartYet(
+            f"cannot be made or found ({error.problem}): start again",
+            subject=database(settings.database).name,
+        ) from None
 
 
 def _prepared(settings: Settings) -> Settings:

@@ -16,7 +16,6 @@ from storekeeper.api.metrics import Metrics, Slots
 from storekeeper.api.routing import match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.domain.errors import CannotStart, CannotStartYet, StorekeeperError, Unavailable
-from storekeeper.domain.stores import EXAMPLES
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
@@ -26,15 +25,11 @@ from storekeeper.log.events import Event, emit, flush, use_format, write_line
 from storekeeper.process.supervisor import CANNOT_START
 from storekeeper.settings import Settings, from_environment
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.databases import database, refuse_gone, refuse_tokens
+from storekeeper.storage.databases import database, ensure, refuse_gone, refuse_tokens
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which the event loop waits at most for the interpreter's lock, while another
 thread runs Python."""
-
-EXAMPLES_TIMEOUT = 5.0
-"""Seconds that a start waits until the examples are stored; without a database, they are stored
-later."""
 
 _SWEEP_INTERVAL = 0.5
 
@@ -46,12 +41,9 @@ class Service:
     `number` is that of this worker, whose counts are in `slots`.
     """
 
-    def __init__(
-        self, settings: Settings, *, create: bool = True, slots: Slots | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, *, slots: Slots | None = None) -> None:
         self.settings = settings
         self.slots, self.number = slots or Slots(), 0
-        self._create = create
         self.cannot_start = self.draining = False
         self.runtime: Runtime
         self._tasks: list[asyncio.Task[None]] = []
@@ -102,8 +94,6 @@ class Service:
     async def _open(self) -> Collection:
         settings = self.settings
         use_format(settings.log_format)
-        if not self._create:  # the file existed when this service started
-            refuse_gone(settings.database)
         # There is no mode if the database was away at the start: if it has tokens, it is refused
         # once it is reached.
         reached = (
@@ -115,9 +105,6 @@ class Service:
             # the database.
             with suppress(Unavailable):
                 database(settings.database).prepare()
-        if settings.examples:
-            self._tasks.append(asyncio.create_task(_add_examples(collection)))
-            await asyncio.wait(self._tasks, timeout=EXAMPLES_TIMEOUT)
         tokens = None if settings.auth in ("open", None) else TokenTable(collection)
         if tokens:
             await tokens.refresh()
@@ -169,17 +156,6 @@ def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | 
     return observe
 
 
-async def _add_examples(collection: Collection) -> None:
-    while True:
-        try:
-            await collection.load(EXAMPLES, only_if_empty=True)
-            return None
-        except Unavailable:  # the start goes on meanwhile, without the examples
-            await asyncio.sleep(1)
-        except CannotStart as error:
-            return emit(Event.DATABASE_REFUSED, reason=str(error))
-
-
 def application() -> Service:
     """Return the application for another ASGI server, set by the environment; if that is wrong,
     exit with 2."""
@@ -190,6 +166,10 @@ def application() -> Service:
                 "choose which requests need a token, because only this server knows from where it can be reached:"
                 " set STOREKEEPER_AUTH to all, writes or open"
             )
+        if settings.create:
+            ensure(settings.database, examples=settings.examples)
+        with suppress(Unavailable):  # it may become reachable later
+            database(settings.database).prepare()
         return Service(settings)
     except CannotStart as error:
         print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201 - for people, beside the log

@@ -1,6 +1,7 @@
 """The database that a URL names, and what commands do with one."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -11,20 +12,24 @@ from urllib.parse import quote, unquote
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import (
     CannotStart,
+    Missing,
     Outcome,
     StorekeeperError,
+    Taken,
     Unavailable,
     WrongDatabase,
 )
+from storekeeper.domain.search import folded
+from storekeeper.domain.stores import EXAMPLES
 from storekeeper.domain.tokens import Token
 from storekeeper.settings import DATABASES
 from storekeeper.storage import copying as transfer
 from storekeeper.storage import intake as staging
 from storekeeper.storage.collection import Collection, Fail, Snapshot
 from storekeeper.storage.intake import Session
-from storekeeper.storage.sql import ALL_TOKENS, changes_statement, page_of
+from storekeeper.storage.sql import ALL_TOKENS, TABLES, changes_statement, page_of
 from storekeeper.storage.sqlite import SqliteDatabase
-from storekeeper.storage.sqlite.schema import files
+from storekeeper.storage.sqlite.schema import files, is_missing
 
 _FIND = "SELECT number FROM tokens WHERE name = $1"
 _ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
@@ -56,9 +61,13 @@ class Database(Protocol):
         each Unavailable.
         """
 
+    def create(self, fill: Callable[[Snapshot], None]) -> None:
+        """Make a collection, which has what `fill` puts into it when it gets its name. Raises
+        Taken if there is one."""
+
     def prepare(self, *, upgrade: bool = True) -> object:
-        """Create the database or, with `upgrade`, upgrade it: commands refuse an older one, as
-        it may be in use."""
+        """Upgrade the database, with `upgrade`: commands refuse an older one, as it may be in
+        use. Raises Missing if there is none."""
 
     def exists(self) -> bool:
         """Return whether there is a collection; create nothing."""
@@ -107,10 +116,37 @@ def existing(url: str) -> Database:
     Unavailable."""
     found = database(url)
     if not found.exists():
-        raise WrongDatabase(
-            f"there is no such database, {found.name}: name the one of your service, here or in STOREKEEPER_DATABASE"
-        )
+        raise Missing(found.name)
     return found
+
+
+def create(url: str, *, examples: bool) -> None:
+    """Make the collection that a URL names, empty or with the examples: nothing else begins a
+    list. Raises Taken if there is one, CannotStart, Unavailable."""
+    database(url).create(_add_examples if examples else lambda _: None)
+
+
+def ensure(url: str, *, examples: bool) -> bool:
+    """Make the collection that a URL names, if there is none; return whether it did. Raises as
+    `create`."""
+    try:
+        create(url, examples=examples)
+    except Taken:
+        return False
+    return True
+
+
+def _add_examples(target: Snapshot) -> None:
+    now = time.time_ns() // 1_000_000
+    stores, changes = [], []
+    for number, example in enumerate(EXAMPLES, 1):
+        content = {"name": example.name, "address": example.address}
+        text = folded(example.name, example.address)
+        stores.append({"id": number, "version": number, "folded": text, **content})
+        counted = {"seq": number, "store_id": number, "count": number}
+        changes.append({"at": now, "token_number": 0, **counted, **content})
+    for table, rows in {"stores": stores, "changes": changes}.items():
+        target.fill(table, [tuple(row[column] for column in TABLES[table]) for row in rows])
 
 
 @contextmanager
@@ -130,16 +166,11 @@ def absolute(url: str) -> str:
     return f"sqlite:///{quote(found.name)}" if isinstance(found, SqliteDatabase) else url
 
 
-def is_gone(url: str) -> bool:
-    """Return whether a URL names a file that does not exist: a start would create an empty one."""
-    found = database(url)
-    return isinstance(found, SqliteDatabase) and not os.path.exists(found.path)  # noqa: PTH110 - never raises
-
-
 def refuse_gone(url: str) -> None:
-    """Raise CannotStart if a URL names a file that does not exist."""
-    if is_gone(url):
-        raise CannotStart("gone: restore it from a backup", subject=database(url).name)
+    """Raise Missing if a URL names a file that does not exist."""
+    found = database(url)
+    if isinstance(found, SqliteDatabase) and is_missing(found.path):
+        raise Missing(found.name)
 
 
 def is_database_file(url: str, file: Path) -> bool:

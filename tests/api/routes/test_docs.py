@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page
 
 from storekeeper.api.routes.docs import encoded_document
 from tests.harness.browser import page
+from tests.harness.databases import make
 from tests.harness.nginx import nginx
 from tests.harness.process import Running, serving
 from tests.harness.tokens import add_token
@@ -59,8 +60,9 @@ class Browser:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     folder = tmp_path_factory.mktemp("page")
+    make(f"sqlite:///{folder}/stores.db", examples=True)
     token = add_token(f"sqlite:///{folder}/stores.db", "page", "write")
-    with serving(folder, "--examples", "--auth=writes") as service, page() as (opened, faults):
+    with serving(folder, "--auth=writes") as service, page() as (opened, faults):
         yield Browser(service, token, opened, faults)
 
 

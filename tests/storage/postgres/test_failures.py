@@ -23,7 +23,7 @@ from storekeeper.storage.postgres.pool import UNREACHABLE
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness.collection import run
 from tests.harness.command import run as run_command
-from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.databases import make, opened, postgres
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import inside, settled, statuses
 from tests.harness.machine import fill_disk, mounted
@@ -50,11 +50,14 @@ def server() -> Iterator[Server]:
 
 
 @contextmanager
-def instances(database: str, path: Path, count: int = 2, *args: str) -> Iterator[list[Running]]:
+def instances(
+    database: str, path: Path, count: int = 2, *args: str, create: bool = True
+) -> Iterator[list[Running]]:
     """Run some services on one database, both kinds of adapter among them."""
     with ExitStack() as stack:
         yield [
-            stack.enter_context(serving(path, *args, database=database)) for number in range(count)
+            stack.enter_context(serving(path, *args, database=database, create=create))
+            for number in range(count)
         ]
 
 
@@ -154,7 +157,7 @@ def test_reads_go_to_the_primary_only(tmp_path: Path) -> None:
         with instances(either(standby, primary, name), tmp_path, 1) as (one,):
             assert create(one).status == 200
             assert one.request("GET", "/api/stores/1").status == 200
-        with serving(tmp_path, database=standby.url(name)) as alone:
+        with serving(tmp_path, database=standby.url(name), create=False) as alone:
             assert_refused(alone.request("GET", "/api/stores/1"))
             assert_refused(create(alone))
             assert alone.request("GET", "/health/ready").status == 503
@@ -187,7 +190,11 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
     postgres()
     with folder() as path:
         server = Server(path)
-        with instances(server.url(), tmp_path, 2, "--examples") as both:
+        server.create()
+        server.start()
+        make(server.url())
+        server.stop()
+        with instances(server.url(), tmp_path, 2, create=False) as both:
             for instance in both:
                 assert instance.request("GET", "/health/live").status == 200
                 assert_refused(instance.request("GET", "/health/ready"))
@@ -197,13 +204,11 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                 assert_refused(create(instance))
                 until(lambda: "database unreachable, retrying" in instance.log)  # noqa: B023 - asked at once
                 assert str(server.port) in instance.log
-            server.create()
             try:
                 server.start()
                 for instance in both:
                     until(partial(ready, instance), RECOVERY)
-                until(lambda: len(both[0].request("GET", "/api/stores").json) == 3)
-                assert create(both[1]).json["id"] == 4
+                assert create(both[1]).json["id"] == 1
                 until(lambda: "database reachable again" in both[0].log)
             finally:
                 server.kill()
@@ -213,20 +218,15 @@ def test_a_newer_schema_that_turns_up_later_ends_the_service(tmp_path: Path) -> 
     postgres()
     with folder() as path:
         server = Server(path)
-        with serving(tmp_path, database=server.url()) as instance:
-            server.create()
-            try:
-                server.start()
-                until(partial(ready, instance), RECOVERY)
-                server.sql("UPDATE storekeeper SET schema = 1000")
-                server.stop()
-                instance.stop()
-            finally:
-                server.kill()
+        server.create()
+        server.start()
+        make(server.url())
+        server.sql("UPDATE storekeeper SET schema = 1000")
+        server.stop()
         with ExitStack() as stack:
             ways: list[list[str]] = [[], ["--auth=open"], ["--auth=open", "--workers=2"]]
             started = [
-                stack.enter_context(serving(tmp_path, *args, database=server.url()))
+                stack.enter_context(serving(tmp_path, *args, database=server.url(), create=False))
                 for args in ways
             ]
             try:
@@ -386,7 +386,7 @@ def test_attempts_to_reach_a_host_that_vanished_are_not_left_to_the_garbage_coll
         monkeypatch.setattr("storekeeper.storage.postgres.schema.prepare", lambda _: "public")
 
     async def attempt(url: str) -> None:
-        async with handle(Postgres(url)) as collection:
+        async with opened(url) as collection:
             with pytest.raises(Unavailable, match=UNREACHABLE):
                 await collection.check()
 
@@ -416,7 +416,7 @@ async def test_a_stop_does_not_wait_until_no_name_server_has_responded(
     monkeypatch.setattr("storekeeper.storage.postgres.schema.prepare", lambda _: "public")
     monkeypatch.setattr("socket.getaddrinfo", look_up)
     began = time.monotonic()
-    async with handle(Postgres("postgresql://database/a")):
+    async with opened("postgresql://database/a"):
         assert await asyncio.to_thread(asked.wait, RECOVERY)
     stopped.set()
     assert time.monotonic() - began < RECOVERY

@@ -25,7 +25,7 @@ from storekeeper.storage.postgres import connections as session
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness import weakened
 from tests.harness.collection import create, get, listing, now, numbered, replace
-from tests.harness.databases import Postgres, Sqlite, handle, postgres
+from tests.harness.databases import Postgres, Sqlite, handle, make, postgres
 from tests.harness.process import serving, start
 from tests.harness.stores import a_store, shown_with
 from tests.oracles.promises import until
@@ -220,7 +220,12 @@ def test_an_import_whose_database_goes_away_says_so_in_one_line(
     (tmp_path / "stores.csv").write_text("name,address\n" + "A,1 Road\n" * 500_000)
     with TemporaryFile() as said:
         process = start(
-            "import", "--database", database.url, str(tmp_path / "stores.csv"), stderr=said
+            "import",
+            "--create",
+            "--database",
+            database.url,
+            str(tmp_path / "stores.csv"),
+            stderr=said,
         )
         until(
             lambda: (
@@ -239,7 +244,7 @@ def test_an_import_whose_database_goes_away_says_so_in_one_line(
 def test_what_was_read_to_its_end_is_whole_even_if_the_database_goes_away_then(
     database: Postgres,
 ) -> None:
-    databases.database(database.url).prepare()
+    make(database.url)
     with databases.database(database.url).snapshot() as snapshot:
         assert list(snapshot.rows("stores")) == []
         sessions(database, "pg_terminate_backend(pid)")
@@ -262,10 +267,9 @@ def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(
     once it can."""
     env = weakened.environment("starts_and_stops_soon")
     start = partial(
-        serving, tmp_path, "--examples", database=database.url, env=env, program=weakened.PROGRAM
+        serving, tmp_path, database=database.url, create=False, env=env, program=weakened.PROGRAM
     )
-    with serving(tmp_path, database=database.url):
-        pass
+    make(database.url)
     with psycopg.connect(database.url) as other:
         other.execute("LOCK TABLE storekeeper IN ACCESS EXCLUSIVE MODE")
         with start() as service:
@@ -275,7 +279,7 @@ def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(
             assert service.request("GET", "/api/stores").status == 503
             other.rollback()
             until(lambda: service.request("GET", "/health/ready").status == 200)
-            until(lambda: len(service.request("GET", "/api/stores").json) == len(EXAMPLES))
+            assert service.request("GET", "/api/stores").json == []
 
 
 @pytest.mark.parametrize(
@@ -303,6 +307,7 @@ def test_the_driver_is_loaded_only_for_a_postgresql_url(tmp_path: Path) -> None:
     script = f"""if True:
         import sys
         from storekeeper import cli; from storekeeper.storage import databases; from storekeeper.process import service
+        databases.ensure("sqlite:///{tmp_path}/stores.db", examples=True)
         databases.database("sqlite:///{tmp_path}/stores.db").prepare()
         sys.exit("psycopg" in sys.modules or "storekeeper.storage.postgres" in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -21,7 +21,7 @@ from storekeeper.storage.postgres.pipeline import PipelineConnection
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness.cases import case
 from tests.harness.collection import create, get, listing, now, replace, run, stores
-from tests.harness.databases import Postgres, handle
+from tests.harness.databases import Postgres, handle, make, opened
 from tests.harness.in_process import until
 from tests.harness.process import TIMEOUT
 from tests.harness.stores import a_store, shown
@@ -352,7 +352,7 @@ def test_whatever_keeps_it_from_connecting_it_tries_again(
         return prepare_it(url)
 
     async def main() -> Store | None:
-        async with handle(database) as collection, asyncio.timeout(TIMEOUT):
+        async with opened(database.url) as collection, asyncio.timeout(TIMEOUT):
             while hindrances:
                 with pytest.raises(Unavailable):
                     await get(collection, 1)
@@ -362,6 +362,7 @@ def test_whatever_keeps_it_from_connecting_it_tries_again(
                     return await get(collection, 1)
                 await asyncio.sleep(0.01)
 
+    make(database.url)
     monkeypatch.setattr("storekeeper.storage.postgres.schema.prepare", prepare)
     monkeypatch.setattr(pool, "RETRY_PAUSE", 0.01)
     assert run(main()) is None
@@ -369,7 +370,7 @@ def test_whatever_keeps_it_from_connecting_it_tries_again(
 
 def test_a_database_that_is_ready_is_prepared_without_a_lock(database: Postgres) -> None:
     """Another instance may hold that of migrations for long."""
-    postgres_schema.prepare(database.url)
+    make(database.url)
     with psycopg.connect(database.url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_schema.MIGRATION_LOCK,))
         postgres_schema.prepare(database.url)

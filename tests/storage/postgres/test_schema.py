@@ -18,8 +18,8 @@ from storekeeper.storage.sql import SCHEMA_NUMBER
 from tests.harness.client import load
 from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
-from tests.harness.databases import Postgres, handle, postgres
-from tests.harness.process import refused, serving
+from tests.harness.databases import Postgres, handle, make, postgres
+from tests.harness.process import refused
 from tests.harness.stores import an_export
 from tests.oracles.promises import until
 
@@ -60,7 +60,7 @@ def test_each_collection_has_an_epoch_of_its_own() -> None:
     epochs = set()
     for _ in range(3):
         with postgres().database() as url:
-            schema.prepare(url)
+            make(url)
             epochs.add(databases.epoch(url, renew=False))
             assert databases.epoch(url, renew=False) in epochs
             epochs.add(databases.epoch(url, renew=True))
@@ -144,7 +144,7 @@ def test_a_schema_from_before_the_first_release_or_a_newer_one_is_refused_in_one
     older = (
         f"--database: written before the first release (its schema is {SCHEMA_NUMBER - 1}): export"
     )
-    schema.prepare(database.url)
+    make(database.url)
     for number, message in ((SCHEMA_NUMBER - 1, older), (SCHEMA_NUMBER + 1, "newer Storekeeper")):
         postgres().sql(f"UPDATE storekeeper SET schema = {number}", database.url.rpartition("/")[2])
         for command in (["serve", "--port", "0"], ["export"], ["import", "-"]):
@@ -181,7 +181,7 @@ def test_only_the_service_upgrades_a_database(
 def test_ten_that_start_at_once_make_one_schema() -> None:
     for _ in range(3):
         with postgres().database() as url, ThreadPoolExecutor(10) as pool:
-            list(pool.map(schema.prepare, [url] * 10))
+            list(pool.map(make, [url] * 10))
             with psycopg.connect(url) as connection:
                 assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [
                     (SCHEMA_NUMBER,)
@@ -194,7 +194,7 @@ def test_ten_that_start_at_once_make_one_schema() -> None:
 def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema.prepare(database.url)
+    make(database.url)
     upgrade_with(monkeypatch, SECOND)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
     with psycopg.connect(database.url, autocommit=True) as first, ThreadPoolExecutor(3) as pool:
@@ -209,7 +209,7 @@ def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(
 def test_a_start_beside_a_long_migration_waits_for_it_and_takes_the_database_for_whole(
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema.prepare(database.url)
+    make(database.url)
     upgrade_with(monkeypatch, f"{SECOND}; SELECT pg_sleep(1)")
     asleep = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
     with psycopg.connect(database.url, autocommit=True) as watch, ThreadPoolExecutor(3) as pool:
@@ -224,7 +224,7 @@ async def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_w
     database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     postgres().sql("CREATE PUBLICATION everything FOR ALL TABLES", database.url.rpartition("/")[2])
-    schema.prepare(database.url)
+    make(database.url)
     upgrade_with(monkeypatch, SECOND)
     async with handle(database) as collection:
         await create(collection, Payload("A"))
@@ -247,7 +247,7 @@ def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -
 def test_tables_of_another_program_are_left_alone(database: Postgres) -> None:
     with psycopg.connect(database.url) as connection:
         connection.execute("CREATE TABLE stores (theirs text)")
-    done = run_command("serve", "--port", "0", "--database", database.url)
+    done = run_command("create", "--database", database.url)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"another program" in done.stderr
     with psycopg.connect(database.url) as connection:
@@ -296,7 +296,7 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
 def test_what_was_not_restored_whole_is_refused_in_one_line(
     database: Postgres, tmp_path: Path, spoil: str, message: str
 ) -> None:
-    schema.prepare(database.url)
+    make(database.url)
     postgres().sql(spoil, database.url.rpartition("/")[2])
     file = tmp_path / "stores.csv"
     file.write_text("name,address\nA,\n")
@@ -342,7 +342,7 @@ async def test_numbers_that_were_not_restored_whole_are_no_bug(
         with pytest.raises(Unavailable):  # a sub-query that finds several rows fails as a whole
             await get(collection, 1)
     with pytest.raises(CannotStart, match="one row"):
-        schema.prepare(database.url)
+        make(database.url)
 
 
 @pytest.mark.parametrize(
@@ -351,12 +351,12 @@ async def test_numbers_that_were_not_restored_whole_are_no_bug(
 def test_a_table_that_was_restored_without_its_rows_is_refused(
     database: Postgres, lost: str, has: str
 ) -> None:
-    schema.prepare(database.url)
+    make(database.url)
     load(database.url, EXAMPLES)
-    schema.prepare(database.url)
+    make(database.url)
     postgres().sql(f"TRUNCATE {lost}", database.url.rpartition("/")[2])
     with pytest.raises(CannotStart, match=f"{has}.*: restore it"):
-        schema.prepare(database.url)
+        make(database.url)
     assert databases.database(database.url).exists()  # what is left can be exported
 
 
@@ -364,9 +364,7 @@ def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server = postgres()
     server.sql("CREATE ROLE poor LOGIN")
     server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database.url.rpartition("/")[2])
-    done = run_command(
-        "serve", "--port", "0", "--database", database.url.replace("storekeeper@", "poor@")
-    )
+    done = run_command("create", "--database", database.url.replace("storekeeper@", "poor@"))
     server.sql("DROP ROLE poor")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert (
@@ -378,7 +376,7 @@ def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
 def test_a_user_who_may_not_read_the_tables_is_not_told_that_there_are_none(
     database: Postgres, tmp_path: Path
 ) -> None:
-    schema.prepare(database.url)
+    make(database.url)
     server, url = postgres(), database.url.replace("storekeeper@", "blind@")
     server.sql("CREATE ROLE blind LOGIN")
     done = [
@@ -410,9 +408,7 @@ def test_a_user_who_may_not_make_temporary_tables_is_told(
     url = database.url.replace("storekeeper@", "lasting@")
     stores = tmp_path / "stores.csv"
     stores.write_text("name,address\nFirst,\n")
-    with serving(tmp_path, "--examples", database=url) as service:
-        assert service.request("GET", "/api/stores").json == []
-        until(lambda: "permission denied to create temporary tables" in service.log)
+    make(url)
     done = run_command("import", "--database", url, str(stores))
     server.sql("DROP OWNED BY lasting", name)
     server.sql("DROP ROLE lasting")

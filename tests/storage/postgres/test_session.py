@@ -28,7 +28,7 @@ from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness.client import load
 from tests.harness.collection import create, get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
-from tests.harness.databases import Postgres, handle, postgres
+from tests.harness.databases import Postgres, handle, make, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import free_port
@@ -212,7 +212,7 @@ async def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(
     server = postgres()
     async with handle(Postgres(source)) as collection:
         await collection.load(numbered(3))
-    databases.database(database.url).prepare()
+    make(database.url)
     with configured(server, "synchronous_standby_names", "nobody"):
         copying = asyncio.create_task(
             asyncio.to_thread(databases.copy, source, database.url, _silent)
@@ -307,7 +307,7 @@ def test_an_import_goes_on_after_the_server_has_taken_nothing_for_seconds(
         threading.Timer(STALL, os.kill, (backend, signal.SIGCONT)).start()
         yield from [Payload("Long", "x" * 1_000_000)] * 20
 
-    databases.database(database.url).prepare()
+    make(database.url)
     assert load(database.url, source()) == range(1, 22)
 
 
@@ -462,7 +462,7 @@ async def test_a_second_collection_along_the_search_path_is_refused_in_one_line(
         assert isinstance(collection, PostgresCollection)
         await create(collection, Payload("First"))
         administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
-        databases.database(f"{database.url}?options=-csearch_path%3D{USER}").prepare()
+        make(f"{database.url}?options=-csearch_path%3D{USER}")
         for connection in list(collection._pool._connections):
             connection.drop("dropped by the test")
         assert await get(collection, 1) == a_store(1, "First", None, 1)
@@ -522,7 +522,7 @@ async def test_a_copy_that_the_database_swallows_is_refused(
     source = f"sqlite:///{tmp_path}/stores.db"
     async with handle(Postgres(source)) as collection:
         await collection.load(numbered(3))
-    databases.database(database.url).prepare()
+    make(database.url)
     administer(database, SWALLOWED[what])
     with pytest.raises(databases.CopyFailed):
         databases.copy(source, database.url, _silent)
@@ -540,10 +540,10 @@ async def test_a_copy_that_the_database_swallows_is_refused(
 def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(
     database: Postgres, change: str
 ) -> None:
-    databases.database(database.url).prepare()
+    make(database.url)
     administer(database, f"SET ROLE {USER}; {change}")
     with pytest.raises(CannotStart, match="no ordinary table"):
-        databases.database(database.url).prepare()
+        make(database.url)
 
 
 # Whose session it is.
@@ -593,10 +593,10 @@ def test_a_pooler_that_shares_sessions_is_refused(database: Postgres) -> None:
         assert "session pooling" in str(failures[0])
 
     with pooled(database, "transaction") as shared:
+        make(database.url)
         run(main(shared.url))
-        databases.database(shared.url).prepare()
         with pytest.raises(CannotStart, match="session pooling"):
-            databases.database(shared.url).prepare()
+            make(shared.url)
     assert database.changes() == []
 
 
@@ -605,7 +605,7 @@ def test_a_pooler_that_forgets_what_was_set_for_a_session_is_refused(database: P
         pooled(database, "transaction", "server_reset_query_always = 1") as forgetful,
         pytest.raises(CannotStart, match="session pooling"),
     ):
-        databases.database(forgetful.url).prepare()
+        make(forgetful.url)
 
 
 def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(
@@ -624,7 +624,7 @@ def test_a_pooler_that_forgets_only_now_and_then_is_refused_when_it_does(
         await collection.close()
         assert "session pooling" in str(failures[0])
 
-    databases.database(database.url).prepare()
+    make(database.url)
     with pooled(database, "transaction", "server_reset_query_always = 1") as forgetful:
         run(main(forgetful.url))
 

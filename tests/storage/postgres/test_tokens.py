@@ -13,11 +13,10 @@ import pytest
 
 from storekeeper.api.token_table import MAX_AGE
 from storekeeper.domain.tokens import generate
-from storekeeper.storage import databases
 from tests.harness import weakened
 from tests.harness.cases import thorough
 from tests.harness.client import until
-from tests.harness.databases import postgres
+from tests.harness.databases import make, postgres
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import TIMEOUT, Response, Running, serving
 from tests.harness.tokens import add_token
@@ -47,7 +46,7 @@ def two_instances(
 ) -> Iterator[tuple[list[Running], str, str]]:
     """Serve one database twice; yield both instances, a good token and an unknown one."""
     url = server.new_database()
-    databases.database(url).prepare()
+    make(url)
     good, unknown = add_token(url, "good", "write"), generate()
     with ExitStack() as stack:
         both = [
@@ -120,12 +119,12 @@ def test_a_start_without_it_serves_nothing_before_it_is_known_that_there_are_no_
 ) -> None:
     without, with_token = server.new_database(), server.new_database()
     for url in (without, with_token):
-        databases.database(url).prepare()
+        make(url)
     add_token(with_token, "first", "read")
     server.stop()
     with (
-        serving(tmp_path, f"--workers={workers}", database=without) as opens,
-        serving(tmp_path, f"--workers={workers}", database=with_token) as ends,
+        serving(tmp_path, f"--workers={workers}", database=without, create=False) as opens,
+        serving(tmp_path, f"--workers={workers}", database=with_token, create=False) as ends,
     ):
         for one in (opens, ends):
             assert one.request("GET", "/api/stores").status == 503

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from storekeeper.domain.errors import CannotStart
-from storekeeper.storage import databases
 from storekeeper.storage.postgres import connections as session
 from tests.harness.cases import thorough
 from tests.harness.command import run as run_command
-from tests.harness.databases import Postgres, postgres
+from tests.harness.databases import Postgres, make, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import serving
@@ -51,7 +50,7 @@ def test_a_url_is_what_libpq_takes(database: Postgres, query: str) -> None:
     words = query.format(port=server.port, folder=server.folder)
     done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
     assert b"no such database" in done.stderr, done.stderr
-    databases.database(database.url).prepare()
+    make(database.url)
     done = run_command("export", "--database", f"postgres://storekeeper@/{name}?{words}")
     assert (done.returncode, done.stdout) == (0, an_export()), done.stderr
 
@@ -149,7 +148,7 @@ def test_a_password_is_in_no_message_and_in_no_log(
         assert done.stderr.count(b"\n") == 1
         texts = [done.stderr.decode()]
         if not any(word in database for word in ("mysql", SECRET, "no_such_word", "sslmode")):
-            with serving(tmp_path, database=database) as unready:
+            with serving(tmp_path, database=database, create=False) as unready:
                 texts.append(unready.request("GET", "/health/ready").body.decode())
                 until(lambda: "database unreachable, retrying" in unready.log)
                 texts.append(unready.log)

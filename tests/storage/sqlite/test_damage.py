@@ -16,14 +16,13 @@ from storekeeper.domain.stores import Payload, Store
 from storekeeper.log import events
 from storekeeper.storage import write_state
 from storekeeper.storage.collection import Eventual, Moment
-from storekeeper.storage.sqlite.schema import prepare
 from tests.harness import weakened
 from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import fill
 from tests.harness.collection import MANY, create, get, now, numbered
 from tests.harness.command import run
-from tests.harness.databases import Sqlite, handle
+from tests.harness.databases import Sqlite, handle, make_file
 from tests.harness.process import TIMEOUT, Running, ask, refused, serving
 from tests.harness.stores import a_store, shown
 from tests.harness.system_calls import SYNCS, injected, injecting
@@ -215,7 +214,7 @@ def test_a_writer_that_dies_leaves_nobody_waiting(tmp_path: Path) -> None:
 
 def test_a_disk_that_takes_long_to_sync_keeps_no_read_waiting(tmp_path: Path) -> None:
     """Writes share its syncs: all of them take as long as two or three, not as long as 24."""
-    prepare(tmp_path / "stores.db")
+    make_file(tmp_path / "stores.db")
     delay = injected(SYNCS, tmp_path / "stores.db-wal", "1+", "delay_enter=200000")
     with serving(tmp_path, within=delay) as service, ThreadPoolExecutor(24) as pool:
 

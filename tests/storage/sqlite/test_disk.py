@@ -19,7 +19,7 @@ from storekeeper.domain.stores import Payload, Store
 from storekeeper.log import events
 from storekeeper.storage import write_state
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.sqlite import SqliteCollection, connections, schema
+from storekeeper.storage.sqlite import SqliteCollection, connections
 from storekeeper.storage.sqlite.committer import Committer
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.write_state import WriteState
@@ -27,7 +27,7 @@ from tests.harness.cases import case, thorough
 from tests.harness.client import fill, load
 from tests.harness.collection import create, get, numbered, replace, stores
 from tests.harness.command import run as run_command
-from tests.harness.databases import Sqlite, handle
+from tests.harness.databases import Sqlite, handle, make_file
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import TIMEOUT, kill_group, serving
 from tests.harness.stores import a_store
@@ -206,7 +206,7 @@ async def test_a_probe_that_does_not_come_back_is_a_refusal_until_it_does(
 
 
 def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -> None:
-    schema.prepare(tmp_path / "stores.db")
+    make_file(tmp_path / "stores.db")
     delay = 20.0
     slow = injected("pwrite64", tmp_path / "stores.db-wal", "2+", f"delay_enter={delay * 1e6:.0f}")
     with serving(tmp_path, "--ready-needs-writes", within=slow) as service:
@@ -317,7 +317,7 @@ async def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -
 
 def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path) -> None:
     database = tmp_path / "stores.db"
-    schema.prepare(database)
+    make_file(database)
     with serving(
         tmp_path, within=injected(SYNCS, database.with_name("stores.db-wal"), "3+")
     ) as service:
@@ -343,7 +343,7 @@ def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path)
 
 def test_a_worker_whose_disk_failed_is_replaced(tmp_path: Path) -> None:
     """The kernel counts for each process: every worker fails at its 20th sync."""
-    schema.prepare(tmp_path / "stores.db")
+    make_file(tmp_path / "stores.db")
     within = injected(SYNCS, tmp_path / "stores.db-wal", "20")
     with serving(tmp_path, "--workers", "2", within=within) as service:
         acknowledged: list[int] = []

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from storekeeper.domain.errors import CannotStart, Unavailable
+from storekeeper.domain.errors import CannotStart, Missing, Unavailable
 from storekeeper.domain.search import parse
 from storekeeper.domain.stores import EXAMPLES, Payload
 from storekeeper.storage.collection import Query, completed
-from storekeeper.storage.sqlite import SqliteCollection, schema
+from storekeeper.storage.sqlite import SqliteCollection
 from tests.harness import weakened
 from tests.harness.cases import thorough
 from tests.harness.client import create as store
 from tests.harness.client import until
 from tests.harness.collection import create
 from tests.harness.command import run as run_command
-from tests.harness.databases import Sqlite
+from tests.harness.databases import Sqlite, make_file
 from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.stores import a_row
 
@@ -149,7 +149,7 @@ def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> 
         CannotStart,
         match=r"gone but its log stores\.db-wal is there: restore the file from a backup",
     ):
-        schema.prepare(place)
+        make_file(place)
     place.with_name("kept.db").rename(place)
     assert Sqlite(place.parent).changes() == [a_row(1, 1, "Before")]
 
@@ -166,7 +166,7 @@ def test_a_supervisor_starts_no_worker_on_a_new_database(
         fault(place)
         until(lambda: service.process.poll() is not None)
         assert service.process.returncode == GONE
-        assert service.log.endswith(f"storekeeper: {place}: gone: restore it from a backup\n")
+        assert f"\nstorekeeper: {Missing(str(place))}\n" in service.log
     assert not place.exists()
 
 
@@ -185,7 +185,7 @@ async def test_work_on_a_thread_begins_no_empty_file_in_place_of_one_that_is_gon
     """It opens a connection of its own; a worker that came next would take such a file for a new
     database."""
     path, log = tmp_path / "stores.db", tmp_path / "stores.db-wal"
-    schema.prepare(path)
+    make_file(path)
     collection = SqliteCollection(path, lambda _reason: None)
     path.unlink()
     with pytest.raises(Unavailable, match="is gone"):
@@ -203,7 +203,7 @@ async def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in
     tmp_path: Path, work: Callable[[SqliteCollection], Coroutine[Any, Any, object]]
 ) -> None:
     path, log_path, failures = tmp_path / "stores.db", tmp_path / "stores.db-wal", list[object]()
-    schema.prepare(path)
+    make_file(path)
     collection = SqliteCollection(path, failures.append)
     await create(collection, Payload("In the log"))
     replaced(path)
@@ -218,7 +218,7 @@ async def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in
 def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Path) -> None:
     """The log stands beside the file, and a link that points elsewhere is another database."""
     link = tmp_path / "link.db"
-    schema.prepare(place)
+    make_file(place)
     link.symlink_to(place)
     with serving(tmp_path, database=f"sqlite:///{link}") as service:
         store(service, "Through the link")

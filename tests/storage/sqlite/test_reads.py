@@ -11,9 +11,10 @@ import pytest
 from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.stores import Payload
 from storekeeper.storage.collection import Listing, Moment, Query
-from storekeeper.storage.sqlite import connections, reads, schema
+from storekeeper.storage.sqlite import connections, reads
 from storekeeper.storage.sqlite.snapshot import RENEW_EPOCH
 from tests.harness.client import load
+from tests.harness.databases import make_file
 
 COUNT = 2500
 
@@ -27,7 +28,7 @@ async def whole(listing: Listing) -> list[int]:
 def test_no_page_holds_the_event_loop_for_many_long_addresses(tmp_path: Path) -> None:
     """However a list came to its stores: by range, by name, or as of a version."""
     path = tmp_path / "stores.db"
-    schema.prepare(path)
+    make_file(path)
     load(f"sqlite:///{path}", [Payload("Long", "x" * 2**20)] * 8, only_if_empty=True)
     with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
@@ -60,7 +61,7 @@ def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_pa
     """The version goes backwards, and is reached again by other changes; only then the epoch is
     renewed."""
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
-    schema.prepare(path)
+    make_file(path)
     load(
         f"sqlite:///{path}",
         [Payload(f"Store {number}") for number in range(1, COUNT + 1)],
@@ -90,7 +91,7 @@ def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_pa
 def test_pages_are_cached_for_their_history_alone(tmp_path: Path, later: int) -> None:
     """A restore is not noticed before others have reached the same version, or a later one."""
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
-    schema.prepare(path)
+    make_file(path)
     load(
         f"sqlite:///{path}",
         [Payload(f"Store {number}") for number in range(1, COUNT + 1)],
@@ -109,7 +110,7 @@ def test_pages_are_cached_for_their_history_alone(tmp_path: Path, later: int) ->
 
 def test_a_long_list_ends_when_the_version_goes_backwards(tmp_path: Path) -> None:
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
-    schema.prepare(path)
+    make_file(path)
     load(f"sqlite:///{path}", [Payload("One")], only_if_empty=True)
     restore(path, backup)
     load(f"sqlite:///{path}", [Payload("Many")] * COUNT)

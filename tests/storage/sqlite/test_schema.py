@@ -1,6 +1,7 @@
 """A SQLite file at a start: made, upgraded, or refused and left as it was."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.stores import EXAMPLES
 from storekeeper.storage import databases
 from storekeeper.storage import intake as staging
+from storekeeper.storage.backups import verify
 from storekeeper.storage.sql import SCHEMA_NUMBER
 from storekeeper.storage.sqlite import SqliteCollection, connections, schema
 from storekeeper.storage.sqlite import session as imports
@@ -25,7 +27,7 @@ from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 from tests.harness.cases import thorough
 from tests.harness.client import fill
 from tests.harness.collection import get, numbered, run
-from tests.harness.databases import Sqlite, handle
+from tests.harness.databases import Sqlite, handle, make_file
 from tests.harness.machine import mounted, without_rights
 from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import injected
@@ -69,7 +71,7 @@ def inside(folder: Path) -> dict[str, bytes]:
 
 def test_a_new_database_has_the_whole_schema_and_says_whose_it_is(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
-    schema.prepare(path)
+    make_file(path)
     assert [file.name for file in tmp_path.iterdir()] == ["new.db"]
     with connected(path) as connection:
         assert connection.pragma("user_version") == NOW
@@ -77,7 +79,7 @@ def test_a_new_database_has_the_whole_schema_and_says_whose_it_is(tmp_path: Path
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("integrity_check") == "ok"
     before = inside(tmp_path)
-    schema.prepare(path)
+    make_file(path)
     assert inside(tmp_path) == before
 
 
@@ -85,7 +87,7 @@ def test_a_later_migration_upgrades_and_keeps_the_stores(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
-    schema.prepare(path)
+    make_file(path)
     with connected(path) as connection:
         assert connection.pragma("user_version") == NOW + 2
         assert connection.execute("SELECT count(*), count(b) FROM second").get == (5, 0)
@@ -98,7 +100,7 @@ def test_a_migration_that_fails_changes_nothing(
     before = inside(path.parent)
     monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "CREATE TABLE stores (again);"))
     with pytest.raises(CannotStart):
-        schema.prepare(path)
+        make_file(path)
     assert inside(path.parent) == before
 
 
@@ -111,7 +113,7 @@ def test_a_start_waits_for_one_that_upgrades_but_not_for_ever(
         with monkeypatch.context() as patch:
             patch.setattr(schema, "START_TIMEOUT", 0.1)
             with pytest.raises(CannotStart, match="locked by another program: stop that one first"):
-                schema.prepare(path)
+                make_file(path)
         with ThreadPoolExecutor(1) as pool:
             start = pool.submit(schema.prepare, path)
             with pytest.raises(TimeoutError):
@@ -124,7 +126,7 @@ def test_a_start_waits_for_one_that_upgrades_but_not_for_ever(
 def test_a_start_does_not_need_the_write_lock_that_an_import_holds(path: Path) -> None:
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
-        schema.prepare(path)
+        make_file(path)
         assert len(names(path)) == 5
 
 
@@ -151,7 +153,7 @@ def read_snapshot(path: Path) -> None:
 
 
 def load_examples(path: Path) -> None:
-    schema.prepare(path)
+    make_file(path)
     with imports.session(path, lock_timeout=connections.START_TIMEOUT) as session:
         assert staging.load(session, EXAMPLES) == range(6, 9)
 
@@ -160,7 +162,7 @@ def open_service(path: Path) -> None:
     async def main() -> None:
         await SqliteCollection(path, lambda _reason: None).close()
 
-    schema.prepare(path)
+    make_file(path)
     run(main())
 
 
@@ -230,7 +232,7 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
         insert = "INSERT INTO changes VALUES (6, 1, 'E', NULL, 60, 5, 0)"
         old.execute(f"BEGIN IMMEDIATE; {insert}; ROLLBACK")
         monkeypatch.setattr(schema, "MIGRATIONS", (UPGRADE,))
-        schema.prepare(path)
+        make_file(path)
         with pytest.raises(apsw.SQLError, match="it is a view"):
             old.execute(insert)
         assert old.execute("SELECT max(seq) FROM changes").get == 5
@@ -248,7 +250,7 @@ def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(
         CannotStart,
         match=r"stores.db: cannot be upgraded \(table second already exists\): it has a",
     ):
-        schema.prepare(path)
+        make_file(path)
     assert inside(path.parent) == before
 
 
@@ -285,7 +287,7 @@ def test_a_file_that_another_start_upgrades_meanwhile_is_whole(
 
     monkeypatch.setattr(schema, "open_read_only", upgraded_meanwhile)
     with connected(path):
-        schema.prepare(path)
+        make_file(path)
     assert vars(schema)["open_read_only"] is look, "it was upgraded meanwhile"
 
 
@@ -310,7 +312,7 @@ def sql(statements: str, *, ours: bool = False) -> Make:
 
     def make(path: Path) -> None:
         if ours:
-            schema.prepare(path)
+            make_file(path)
         with connected(path) as connection:
             list(connection.execute(statements))
 
@@ -344,14 +346,14 @@ def beside(*ends: str) -> Make:
 
 def shortened(cut: int) -> Make:
     def make(path: Path) -> None:
-        schema.prepare(path)
+        make_file(path)
         os.truncate(path, path.stat().st_size - cut if cut > 0 else -cut)
 
     return make
 
 
 def garbage_in_the_schema(path: Path) -> None:
-    schema.prepare(path)
+    make_file(path)
     with path.open("r+b") as file:
         file.seek(100)
         file.write(b"\xff" * 3996)
@@ -379,7 +381,10 @@ REFUSED: dict[str, tuple[Make, str]] = {
         lambda path: path.write_text("name,address\nHarbour,20 Quay Road\n" * 200),
         "not a database: name another",
     ),
-    "empty": (beside(""), "empty, so not a database: restore it, or delete it"),
+    "empty": (
+        beside(""),
+        "empty, so not a database: restore it from a backup (storekeeper restore), or",
+    ),
     "a log": (beside("-wal"), "gone but its log stores.db-wal is there: restore"),
     "a journal": (beside("-journal"), "gone but its log stores.db-journal is there: restore"),
     "emptied beside its log": (
@@ -411,7 +416,7 @@ def test_what_is_no_good_database_is_refused_untouched(
     make(path)
     before = inside(tmp_path)
     with pytest.raises(CannotStart) as refusal:
-        schema.prepare(path)
+        make_file(path)
     assert str(refusal.value).startswith(f"{path}: {message}")
     assert inside(tmp_path) == before
 
@@ -423,9 +428,9 @@ def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> None:
     link.symlink_to(elsewhere / "real.db")
     beside("-wal")(elsewhere / "real.db")
     with pytest.raises(CannotStart, match=r"its log real\.db-wal is there"):
-        schema.prepare(link)
+        make_file(link)
     (elsewhere / "real.db-wal").unlink()
-    schema.prepare(link)
+    make_file(link)
     assert link.is_symlink()
     assert (elsewhere / "real.db").is_file()
 
@@ -434,7 +439,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         CannotStart, match=r"nowhere/stores\.db: cannot be opened for writing \(No such file"
     ):
-        schema.prepare(tmp_path / "nowhere" / "stores.db")
+        make_file(tmp_path / "nowhere" / "stores.db")
 
 
 def test_a_database_whose_log_may_not_be_written_is_refused(path: Path) -> None:
@@ -449,9 +454,9 @@ def test_a_database_whose_log_may_not_be_written_is_refused(path: Path) -> None:
     log.chmod(0o444)
     reason = r"stores.db: cannot be opened for writing \(The database cannot be written\)"
     with without_rights(), pytest.raises(CannotStart, match=reason):
-        schema.prepare(path)
+        make_file(path)
     connection.execute("BEGIN IMMEDIATE")
-    schema.prepare(path)  # another user's lock is no reason
+    make_file(path)  # another user's lock is no reason
     connection.close()
 
 
@@ -469,19 +474,19 @@ def test_a_database_that_may_not_be_written_is_refused(path: Path, case: str) ->
         without_rights(),
         pytest.raises(CannotStart, match=f"{target.name}: cannot be opened for writing"),
     ):
-        schema.prepare(target)
+        make_file(target)
     path.parent.chmod(0o755)
     assert inside(path.parent) == before
 
 
 def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "size=1m") as disk:
-        schema.prepare(disk / "stores.db")
+        make_file(disk / "stores.db")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         before = inside(disk)
         for name in ("stores.db", "new.db"):
             with pytest.raises(CannotStart, match=f"{name}: cannot be opened for writing"):
-                schema.prepare(disk / name)
+                make_file(disk / name)
         assert inside(disk) == before
 
 
@@ -492,14 +497,18 @@ def test_a_disk_that_is_too_small_is_refused_and_gets_no_half_database(
     """A new database has 48 KiB, and needs as much for its log and 32 KiB for the index of that."""
     with mounted(tmp_path / "disk", f"size={size}k") as disk:
         try:
-            schema.prepare(disk / "stores.db")
+            make_file(disk / "stores.db")
         except CannotStart as refusal:
             assert (
                 "stores.db: cannot be opened for writing (The disk is full): check that its folder"
                 in str(refusal)
             )
-            assert inside(disk) == {}
             assert size < 166
+            if (disk / "stores.db").exists():  # it is whole, but there is no space for its log
+                shutil.copy(disk / "stores.db", tmp_path / "moved.db")
+                assert not verify(f"sqlite:///{tmp_path}/moved.db")
+            else:
+                assert inside(disk) == {}
         else:
             assert size > 52
             assert names(disk / "stores.db") == []
@@ -518,7 +527,7 @@ def test_a_file_system_without_links_gets_its_database_too(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(Path, "hardlink_to", no_links)
-    schema.prepare(tmp_path / "stores.db")
+    make_file(tmp_path / "stores.db")
     assert [file.name for file in tmp_path.iterdir()] == ["stores.db"]
     assert names(tmp_path / "stores.db") == []
 
@@ -532,7 +541,7 @@ def test_first_starts_at_one_moment_make_one_database(tmp_path: Path, rounds: in
 
     def start(path: Path) -> None:
         together.wait()
-        schema.prepare(path)
+        make_file(path)
 
     with ThreadPoolExecutor(8) as pool:
         for number in range(rounds):

@@ -6,8 +6,9 @@ import apsw
 import pytest
 
 from storekeeper.domain.stores import Payload
-from storekeeper.storage.sqlite import schema, statements
+from storekeeper.storage.sqlite import statements
 from tests.harness.client import load
+from tests.harness.databases import make_file
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from tests.harness.client import load
 def test_a_statement_of_a_batch_never_reads_all(
     tmp_path: Path, statement: str, values: tuple[object, ...]
 ) -> None:
-    schema.prepare(tmp_path / "stores.db")
+    make_file(tmp_path / "stores.db")
     connection = apsw.Connection(str(tmp_path / "stores.db"))
     plan = [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     connection.close()
@@ -39,7 +40,7 @@ def test_a_bulk_load_is_none_the_worse_for_a_column_behind_those_that_it_knows(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "stores.db"
-    schema.prepare(path)
+    make_file(path)
     connection = apsw.Connection(str(path))
     connection.execute("ALTER TABLE stores ADD COLUMN behind TEXT")
     payloads = [Payload("First", "1 Road"), Payload("Second")]

@@ -144,6 +144,7 @@ class PostgresDatabase:
         self.name = connections.describe(url)
         self.open_collection = partial(PostgresCollection, url)
         self.prepare = partial(schema.prepare, url)
+        self.create = partial(bulk.create, url)
         self.exists = partial(schema.exists, url)
         self.session = partial(imports.session, url)
         self.snapshot = partial(bulk.snapshot, url)

@@ -4,8 +4,13 @@ from collections.abc import Iterable, Mapping
 
 import psycopg
 
-from storekeeper.domain.errors import WrongDatabase
-from storekeeper.storage.postgres.connections import Connection, collection_schema, connected
+from storekeeper.domain.errors import Missing, WrongDatabase
+from storekeeper.storage.postgres.connections import (
+    Connection,
+    collection_schema,
+    connected,
+    describe,
+)
 from storekeeper.storage.postgres.pipeline import array
 from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
 
@@ -73,7 +78,8 @@ _NUMBERS = """SELECT count, version, (SELECT coalesce(max(id), 0) FROM stores),
 MIGRATION_LOCK = 0x53544F52
 """The advisory lock of all migrations: without it, migrations at the same time can fail."""
 
-_RIGHTS = "for the first start needs CREATE on the schema"
+RIGHTS = "to create them needs CREATE on the schema"
+"""What a user needs beside tables of its own."""
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 
@@ -98,29 +104,50 @@ def current_number() -> int:
 def exists(url: str) -> bool:
     """Return whether the database has a collection of the present version; raises as `prepare`
     without `upgrade`."""
-    with connected(url, needs=_RIGHTS, commits=False) as connection:
+    with connected(url, needs=RIGHTS, commits=False) as connection:
         return version(connection, upgrade=False) > 0
 
 
 def prepare(url: str, *, upgrade: bool = True) -> str:
-    """Create or upgrade the database; return the schema that contains the collection.
+    """Upgrade the database; return the schema that contains the collection.
 
     Several instances may do this at once. Raises CannotStart, also if it is older and may not be
-    upgraded. Raises Unavailable, also if another lock or another instance's migration takes
-    longer than a few seconds.
+    upgraded, or if it has no collection. Raises Unavailable, also if another lock or another
+    instance's migration takes longer than a few seconds.
     """
-    with connected(url, needs=_RIGHTS) as connection:
-        # Also of one that is complete: a dump may have been restored into another encoding.
-        if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
-            raise WrongDatabase("its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
+    with connected(url, needs=RIGHTS) as connection:
+        _check_encoding(connection)
         connection.execute(_LOCK_TIMEOUT)
-        if version(connection, upgrade=upgrade) < current_number():
-            _migrate(connection)
-        _check_rows(connection)
+        number = version(connection, upgrade=upgrade)
+        if not number:
+            raise Missing(describe(url))
+        if number < current_number():
+            _migrate(connection, url)
+        check_rows(connection)
         return collection_schema(connection)
 
 
-def _migrate(connection: Connection) -> None:
+def create_tables(connection: Connection) -> bool:
+    """Create the tables in the transaction of `connection`, unless they are there; return whether
+    it did."""
+    _check_encoding(connection)
+    connection.execute(_LOCK_TIMEOUT)
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+    if version(connection):
+        return False
+    connection.execute(SCHEMA.encode())
+    _apply_migrations(connection, SCHEMA_NUMBER)
+    return True
+
+
+def _check_encoding(connection: Connection) -> None:
+    """Raise CannotStart unless a database has all letters."""
+    # Also of one that is complete: a dump may have been restored into another encoding.
+    if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
+        raise WrongDatabase("its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
+
+
+def _migrate(connection: Connection, url: str) -> None:
     connection.rollback()  # else whoever migrates now would wait for the tables that were looked at
     connection.execute(_LOCK_TIMEOUT)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
@@ -130,13 +157,14 @@ def _migrate(connection: Connection) -> None:
     # Asked again: while this waited for the lock, another instance may have migrated.
     if (number := version(connection)) == current_number():
         return
-    if number:
-        connection.execute(
-            "LOCK TABLE storekeeper"
-        )  # every start reads it first, and has no lock then
-    else:
-        connection.execute(SCHEMA.encode())
-    for migration in MIGRATIONS[max(0, number - SCHEMA_NUMBER) :]:
+    if not number:
+        raise Missing(describe(url))
+    connection.execute("LOCK TABLE storekeeper")  # every start reads it first, and has no lock then
+    _apply_migrations(connection, number)
+
+
+def _apply_migrations(connection: Connection, number: int) -> None:
+    for migration in MIGRATIONS[number - SCHEMA_NUMBER :]:
         connection.execute(migration.encode())
     connection.execute("UPDATE storekeeper SET schema = %s", (current_number(),))
 
@@ -182,7 +210,7 @@ def _check_tables(connection: Connection) -> None:
         )
 
 
-def _check_rows(connection: Connection) -> None:
+def check_rows(connection: Connection) -> None:
     """Raise CannotStart unless there are as many stores and changes as the row of the collection
     says."""
     ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()

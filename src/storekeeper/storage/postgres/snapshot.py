@@ -5,11 +5,25 @@ from contextlib import contextmanager
 
 import psycopg
 
-from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.errors import Taken, Unavailable
 from storekeeper.storage.collection import COUNTED, Row, Rows, Snapshot, State
-from storekeeper.storage.postgres.connections import Connection, connected, translate
+from storekeeper.storage.postgres.connections import (
+    Connection,
+    connected,
+    describe,
+    translate,
+)
 from storekeeper.storage.postgres.pool import single_row
-from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, NEW_EPOCH, TYPES, prepare
+from storekeeper.storage.postgres.schema import (
+    COLLECTION_TABLE,
+    LOCK,
+    NEW_EPOCH,
+    RIGHTS,
+    TYPES,
+    check_rows,
+    create_tables,
+    version,
+)
 from storekeeper.storage.sql import ROW_ORDER, TABLES
 
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '60s'"
@@ -78,11 +92,25 @@ def snapshot(url: str) -> Iterator[Snapshot]:
 def target(url: str, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
     """Open a database without stores, or a new one, to fill it. Raises CannotStart, Unavailable.
 
-    `committing` is called before the COMMIT.
+    `committing` is called before the COMMIT, which also creates the tables, where there are none.
     """
-    prepare(url, upgrade=False)
-    with connected(url) as connection:
+    with connected(url, needs=RIGHTS) as connection:
+        if not create_tables(connection):
+            version(connection, upgrade=False)
+            check_rows(connection)
         connection.execute(LOCK_TIMEOUT)
         connection.execute(LOCK.encode())
         yield PostgresSnapshot(url, connection)
         committing()
+
+
+def create(url: str, fill: Callable[[Snapshot], None]) -> None:
+    """Make a collection with what `fill` puts into it. Raises Taken if there is one, CannotStart,
+    Unavailable."""
+    with connected(url, needs=RIGHTS) as connection:
+        # Asked before too: a copy may have the lock of migrations for long.
+        if version(connection) or not create_tables(connection):
+            raise Taken("there is a list already: name another database", subject=describe(url))
+        made = PostgresSnapshot(url, connection)
+        fill(made)
+        made.finish(None)

@@ -227,6 +227,7 @@ class SqliteDatabase:
         self.path = path
         self.name = str(path)
         self.prepare = partial(schema.prepare, path)
+        self.create = partial(bulk.create, path)
         self.exists = partial(schema.exists, path)
         self.session = partial(imports.command_session, path)
         self.snapshot = partial(bulk.snapshot, path)

@@ -34,9 +34,14 @@ def exclude_others(connection: apsw.Connection) -> None:
     connection.pragma("temp_store", "memory")
 
 
-def connect(
-    path: Path, *, reader: bool = False, create: bool = False, timeout: float = LOCK_TIMEOUT
-) -> apsw.Connection:
+def open_existing(path: Path) -> apsw.Connection:
+    """Open a connection to a file that exists. Only `snapshot` makes one."""
+    # Without these flags, SQLite would begin an empty file in the place of one that was deleted, and
+    # delete the log beside it.
+    return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+
+
+def connect(path: Path, *, reader: bool = False, timeout: float = LOCK_TIMEOUT) -> apsw.Connection:
     """Open one connection with the pragmas that every promise rests on; it waits `timeout`
     seconds for a lock.
 
@@ -46,12 +51,12 @@ def connect(
     while True:
         before = file_at(path)
         try:
-            connection = _connect(path, reader=reader, create=create, timeout=timeout)
+            connection = _connect(path, reader=reader, timeout=timeout)
         except apsw.Error:
             if file_at(path) == before:
                 raise
         else:
-            if create or file_at(path) == before:
+            if file_at(path) == before:
                 return connection
             connection.close()
 
@@ -65,11 +70,8 @@ def file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _connect(path: Path, *, reader: bool, create: bool, timeout: float) -> apsw.Connection:
-    # Without `create`, a missing file was deleted: SQLite would begin an empty one, and delete the
-    # log beside it.
-    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-    connection = apsw.Connection(str(path), flags=flags)
+def _connect(path: Path, *, reader: bool, timeout: float) -> apsw.Connection:
+    connection = open_existing(path)
     connection.set_busy_timeout(int(timeout * 1000))
     # WAL: readers never wait for the writer, and several processes may share the file.
     if connection.pragma("journal_mode", "wal") != "wal":

@@ -1,4 +1,4 @@
-"""The database file: its tables, creation, upgrades, and what is refused."""
+"""The database file: its tables, upgrades, and what is refused."""
 
 import errno
 import os
@@ -9,8 +9,14 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.domain.errors import DISK_FULL, CannotStart, CannotStartYet, Damaged, Outcome
-from storekeeper.storage import atomicfile
+from storekeeper.domain.errors import (
+    DISK_FULL,
+    CannotStart,
+    CannotStartYet,
+    Damaged,
+    Missing,
+    Outcome,
+)
 from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
 from storekeeper.storage.sqlite import errors, place
 from storekeeper.storage.sqlite.connections import (
@@ -57,6 +63,10 @@ can write nothing, and leaves a view of the old name, so that these can read.
 _COMPLETE = {*TABLES, "collection", "probe"}
 """The tables and views that have to exist."""
 
+_EMPTY = (
+    "empty, so not a database: restore it from a backup (storekeeper restore), or delete it and"
+    " begin a new list (storekeeper create)"
+)
 _FULL = {DISK_FULL, os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
 
 
@@ -72,10 +82,10 @@ def exists(path: Path) -> bool:
 
 
 def prepare(path: Path, *, upgrade: bool = True) -> None:
-    """Create the database at `path`, or upgrade it to the present version.
+    """Upgrade the database at `path` to the present version.
 
     Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot
-    be written; or if it is older and may not be upgraded.
+    be written; if it is older and may not be upgraded; or if there is none.
     """
     path = Path(
         os.path.realpath(path)
@@ -86,8 +96,6 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
             before = file_at(path)
             try:
                 refuse_orphaned_log(path)
-                if not path.exists():
-                    _create(path)
                 return _check_and_upgrade(path, upgrade=upgrade)
             except (apsw.Error, CannotStart) as error:
                 # SQLite waits for no lock in some steps of opening a file: of several first starts
@@ -99,6 +107,8 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
 
 
 def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
+    if is_missing(path):
+        raise Missing(str(path))
     if not os.access(path, os.W_OK):
         # SQLite would open it to read, and fail at the first write.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -116,8 +126,13 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
 
 
 @contextmanager
-def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]:
-    """Turn errors of SQLite and of the system into CannotStart, with one line for the operator."""
+def raising_cannot_start(
+    path: Path, purpose: str = "writing", *, makes: bool = False
+) -> Iterator[None]:
+    """Turn errors of SQLite and of the system into CannotStart, with one line for the operator.
+
+    It is Missing if there is no file, unless the caller `makes` it.
+    """
     try:
         yield
     except apsw.NotADBError:
@@ -135,24 +150,31 @@ def raising_cannot_start(path: Path, purpose: str = "writing") -> Iterator[None]
     except apsw.NoMemError as error:
         raise MemoryError(str(error)) from None  # the next attempt may get enough
     except (apsw.Error, OSError) as error:
-        reason = (
-            error.strerror
-            if isinstance(error, OSError)
-            else errors.to_unavailable(error, Outcome.NONE)
-        )
-        if reason is None and isinstance(error, apsw.IOError):
-            raise CannotStart(
-                f"cannot be read or written ({error}): check the disk, which has to be a local one, because a"
-                " network or shared folder may lack locks or shared memory",
-                subject=str(path),
-            ) from None
-        if reason is None:
-            raise
-        raise (CannotStartYet if str(reason) in _FULL else CannotStart)(
-            f"cannot be opened for {purpose} ({reason}): check that its folder exists and has space, and that"
-            " the user who runs this may write both, or name another file",
+        if not makes and is_missing(path):  # perhaps deleted since it was looked for
+            raise Missing(str(path)) from None
+        raise _not_opened(path, purpose, error) from None
+
+
+def _not_opened(path: Path, purpose: str, error: apsw.Error | OSError) -> Exception:
+    """Return what to raise if the system or SQLite cannot open a file."""
+    if isinstance(error, OSError):
+        reason: object = error.strerror
+    else:
+        reason = errors.to_unavailable(error, Outcome.NONE)
+    if reason is None and isinstance(error, apsw.IOError):
+        return CannotStart(
+            f"cannot be read or written ({error}): check the disk, which has to be a local one, because a"
+            " network or shared folder may lack locks or shared memory",
             subject=str(path),
-        ) from None
+        )
+    if reason is None:
+        return error
+    kind = CannotStartYet if str(reason) in _FULL else CannotStart
+    return kind(
+        f"cannot be opened for {purpose} ({reason}): check that its folder exists and has space, and that"
+        " the user who runs this may write both, or name another file",
+        subject=str(path),
+    )
 
 
 def open_source(path: Path) -> apsw.Connection:
@@ -165,10 +187,9 @@ def open_source(path: Path) -> apsw.Connection:
             return connect(path, reader=True, timeout=START_TIMEOUT)
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
-        if not _refuse_foreign(path, _open_unwritable(path), upgrade=False):
-            raise CannotStart(
-                "empty, so there is nothing to read: name another file", subject=str(path)
-            )
+        if is_missing(path):
+            raise Missing(str(path))
+        _refuse_foreign(path, _open_unwritable(path), upgrade=False)
         return _open_unwritable(path)
 
 
@@ -197,21 +218,7 @@ def refuse_orphaned_log(path: Path) -> None:
             subject=str(path),
         )
     if size == 0:
-        raise CannotStart(
-            "empty, so not a database: restore it, or delete it to begin a new one",
-            subject=str(path),
-        )
-
-
-def _create(path: Path) -> None:
-    with atomicfile.unfinished(path) as new:
-        with closing(connect(new, create=True)) as connection:
-            upgrade_schema(connection)
-            # Closing would do so too, but not report a full disk; and only the file itself gets the
-            # name.
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        with suppress(FileExistsError):  # another process was first
-            atomicfile.publish(new, path)
+        raise CannotStart(_EMPTY, subject=str(path))
 
 
 def _open_unwritable(path: Path) -> apsw.Connection:
@@ -234,9 +241,8 @@ def _open_unwritable(path: Path) -> apsw.Connection:
     return open_read_only(path, immutable=True)
 
 
-def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -> bool:
-    """Raise CannotStart if a file is no whole database that can be used; return whether it has
-    tables yet."""
+def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -> None:
+    """Raise CannotStart if a file is no whole database that can be used."""
     has_no_log = not Path(f"{path}-wal").exists()
     with (
         closing(connection),
@@ -248,13 +254,24 @@ def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -
         pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart("another program's database: name another file", subject=str(path))
-    if version:
-        check_schema_number(version, current_number(), str(path), upgrade=upgrade)
-    if version and not tables.issuperset((name,) for name in _COMPLETE):
+    if not version:
+        raise CannotStart(_EMPTY, subject=str(path))
+    check_schema_number(version, current_number(), str(path), upgrade=upgrade)
+    if not tables.issuperset((name,) for name in _COMPLETE):
         raise Damaged("damaged (a table is missing): restore it from a backup", subject=str(path))
     if has_no_log and path.stat().st_size < pages * page_size:
         raise Damaged("damaged (its end is missing): restore it from a backup", subject=str(path))
-    return bool(version)
+
+
+def is_missing(path: Path) -> bool:
+    """Return whether it is known that there is no file at `path`."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # this user may not know, or the disk does not say
+        return False
+    return False
 
 
 def _size(path: Path) -> int | None:
@@ -264,8 +281,17 @@ def _size(path: Path) -> int | None:
         return None
 
 
+def create_tables(connection: apsw.Connection) -> None:
+    """Create the tables in a new file."""
+    connection.pragma("legacy_alter_table", True)
+    with transaction(connection, "IMMEDIATE"):
+        connection.execute(SCHEMA)
+        _apply_migrations(connection, SCHEMA_NUMBER)
+
+
 def upgrade_schema(connection: apsw.Connection) -> None:
-    """Create the tables in a new file, or apply the migrations that a database has not had yet."""
+    """Apply the migrations that a database has not had yet. Raises CannotStart if it has no
+    tables."""
     # Checked without the lock, which an import may hold for long.
     if connection.pragma("user_version") == current_number():
         return
@@ -273,17 +299,20 @@ def upgrade_schema(connection: apsw.Connection) -> None:
     connection.pragma("legacy_alter_table", True)
     with transaction(connection, "IMMEDIATE"):
         number = connection.pragma("user_version")
-        if not number:
-            connection.execute(SCHEMA)
-            number = SCHEMA_NUMBER
-        for migration in MIGRATIONS[number - SCHEMA_NUMBER :]:
-            try:
-                connection.execute(migration)
-            except apsw.SQLError as error:
-                raise CannotStart(
-                    f"cannot be upgraded ({error}): it has a table, view or trigger that is not"
-                    " ours; drop that first",
-                    subject=str(connection.filename),
-                ) from None
-        connection.pragma("user_version", current_number())
-        connection.pragma("application_id", APPLICATION_ID)
+        if not number:  # another file than the one that was looked at
+            raise CannotStart(_EMPTY, subject=str(connection.filename))
+        _apply_migrations(connection, number)
+
+
+def _apply_migrations(connection: apsw.Connection, number: int) -> None:
+    for migration in MIGRATIONS[number - SCHEMA_NUMBER :]:
+        try:
+            connection.execute(migration)
+        except apsw.SQLError as error:
+            raise CannotStart(
+                f"cannot be upgraded ({error}): it has a table, view or trigger that is not"
+                " ours; drop that first",
+                subject=str(connection.filename),
+            ) from None
+    connection.pragma("user_version", current_number())
+    connection.pragma("application_id", APPLICATION_ID)

@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from storekeeper.domain.errors import Outcome, Unavailable
+from storekeeper.domain.errors import Missing, Outcome, Unavailable
 from storekeeper.storage import intake as staging
 from storekeeper.storage.sqlite import connections, errors, schema
 from storekeeper.storage.sqlite.file_identity import FileIdentity
@@ -28,6 +28,8 @@ def session(
     try:
         connection = connect(timeout=lock_timeout)
     except apsw.Error as error:
+        if identity is None and schema.is_missing(path):
+            raise Missing(str(path)) from None
         raise errors.to_unavailable(error, Outcome.NONE) or error from None
     try:
         identity = identity or FileIdentity(path)

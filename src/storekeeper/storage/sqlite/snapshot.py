@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.domain.errors import CannotStart, Outcome, Unavailable
+from storekeeper.domain.errors import CannotStart, Outcome, Taken, Unavailable
 from storekeeper.storage import atomicfile
 from storekeeper.storage.collection import COUNTED, Row, Rows, Snapshot, State
 from storekeeper.storage.copying import VerificationFailed
@@ -20,6 +20,7 @@ _TABLE_NAMES = {table: table for table in TABLES} | {"changes": CHANGES_TABLE}
 
 _SET_EPOCH = f"UPDATE collection SET epoch = ifnull(?, {NEW_EPOCH})"
 CHECK = "PRAGMA integrity_check(20)"
+_TAKEN = "there is a file of that name: name a new one"
 RENEW_EPOCH = f"UPDATE collection SET epoch = {NEW_EPOCH} RETURNING epoch"
 
 
@@ -139,18 +140,22 @@ def target(path: Path, *, committing: Callable[[], None] = lambda: None) -> Iter
 
     `committing` is called right before that.
     """
-    path = Path(os.path.realpath(path))
     try:
-        if path.exists():
-            raise CannotStart("there is a file of that name: name a new one", subject=str(path))
-        schema.refuse_orphaned_log(path)
-        with atomicfile.unfinished(path) as new:
-            with _open_target(new, path) as filled:
-                yield filled
-            committing()
-            atomicfile.publish(new, path)
+        with _new_file(path, committing) as filled:
+            yield filled
+    except apsw.Error as error:
+        reason = errors.to_unavailable(error, Outcome.NONE) or error
+        raise Unavailable(str(reason), subject=str(path)) from None
     except OSError as error:
         raise CannotStart(f"cannot be written: {error.strerror}", subject=str(path)) from None
+
+
+def create(path: Path, fill: Callable[[Snapshot], None]) -> None:
+    """Make a database with what `fill` puts into it. Raises CannotStart, Taken if there is a
+    file."""
+    with schema.raising_cannot_start(path, makes=True), _new_file(path) as filled:
+        fill(filled)
+        filled.finish(None)
 
 
 def _modified(path: Path) -> tuple[int, int] | None:
@@ -162,19 +167,38 @@ def _modified(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _open_target(new: Path, path: Path) -> Iterator[TargetSnapshot]:
-    """Open a file that is to get the name `path`."""
+def _new_file(
+    path: Path, committing: Callable[[], None] = lambda: None
+) -> Iterator[TargetSnapshot]:
+    """Make a database file: the only place that does. It gets its name when it is whole.
+
+    Raises Taken if there is a file of that name, CannotStart, and errors of SQLite and of the
+    system.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists():
+        raise Taken(_TAKEN, subject=str(path))
+    schema.refuse_orphaned_log(path)
+    with atomicfile.unfinished(path) as new:
+        with _open_target(new) as filled:
+            yield filled
+        committing()
+        try:
+            atomicfile.publish(new, path)
+        except FileExistsError:  # another process was first
+            raise Taken(_TAKEN, subject=str(path)) from None
+
+
+@contextmanager
+def _open_target(new: Path) -> Iterator[TargetSnapshot]:
     with ExitStack() as stack:
-        descriptor = os.open(new, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         stack.callback(os.close, descriptor)
-        connection = stack.enter_context(closing(apsw.Connection(str(new))))
+        connection = stack.enter_context(closing(connections.open_existing(new)))
         try:
             connections.exclude_others(connection)
-            schema.upgrade_schema(connection)
+            schema.create_tables(connection)
             connection.execute("BEGIN EXCLUSIVE")
             yield TargetSnapshot(new, connection, descriptor, stack)
         except apsw.Error as error:
-            reason = (
-                errors.to_unavailable(errors.classify(error, connection), Outcome.NONE) or error
-            )
-            raise Unavailable(str(reason), subject=str(path)) from None
+            raise errors.classify(error, connection) from None
