@@ -139,7 +139,7 @@ class Node(System):
     def __init__(self, name: str, title: str, *shared: str, file: str = "") -> None:
         self.name, self.title, self.file = name, title, file
         self.folder = PEERS / name
-        self.folders = (*(PEERS / other for other in shared), self.folder)
+        self.folders = [PEERS / folder for folder in (*shared, name)]
         self.command = ("node", "server.js")
 
     def install(self) -> dict[str, str]:
