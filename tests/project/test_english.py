@@ -23,7 +23,7 @@ FORBIDDEN = {
     r"(?<!may )(?<!might )(?<!would )\bhave to\b": "must",
     r"\bmay not\b": "cannot, must not",
     r"(?<![Tt]here )\b(is|are|was|were) none\b": "is not one",
-    r"(?<![Tt]here )\b(is|are|was|were) no (?!longer\b|more\b|less\b|later\b|earlier\b)": "is not a",
+    r"(?<![Tt]here )\b(is|are|was|were) no (?!(longer|more|less|later|earlier)\b)": "is not a",
     r"(?<![\"'\[`])(?<!user )(?<!postgres or )\bnobody\b": "no client, no process",
     r"\b([Ss]omebody|[Ww]hoever|[Ww]homever)\b": "the client, the user, another process",
     r"\b(of|by|for|from|to|with) (whose|whom)\b": "a clause with a subject",
@@ -110,7 +110,8 @@ def blank(code: re.Match[str]) -> str:
     return "`" + "\n" * code[0].count("\n") + "`"
 
 
-KINDS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+KINDS = {tokenize.COMMENT, tokenize.STRING}
+KINDS.add(getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))  # Python 3.12 has it
 """The tokens of Python that have words for people."""
 
 
