@@ -139,8 +139,10 @@ def test_a_forbidden_form_is_found(text: str, form: str) -> None:
 
 
 def test_plain_english_has_no_forbidden_form() -> None:
-    text = """There is no gap. If there are none, let alone two, continue. A client that would
-    have to wait is no longer refused. It writes as the user "nobody", or goes on the wire."""
+    text = (
+        "There is no gap. If there are none, let alone two, continue. A client that would\n"
+        'have to wait is no longer refused. It writes as the user "nobody", or goes on the wire.'
+    )
     assert list(found(text)) == []
 
 
