@@ -275,6 +275,20 @@ class TestImport:
         with pytest.raises(KeyReused):
             run(post())
 
+    def test_a_replay_has_the_epoch_of_now(self, database: Database) -> None:
+        """Its client depends on that tag next, and one of before matches nothing."""
+        fill_with(database, [ALPHA])
+        text = "name\nBeta\n"
+        done = import_into(database, text, add=True, idempotency_key=("k", 7))
+        seq, _, before = done.report.version.partition(".")
+        epoch = databases.epoch(database.url, renew=True)
+        replay = import_or_replay(database, text, add=True, idempotency_key=("k", 7))
+        assert type(replay) is Counts
+        assert epoch != before
+        assert (replay.created, replay.version) == (1, f"{seq}.{epoch}")
+        depends = frozenset([f'"{replay.version}"'])
+        assert counts(import_into(database, "name\nGamma\n", add=True, if_match=depends))
+
     def test_a_key_of_a_store_is_none_of_an_import_and_a_dry_run_remembers_none(
         self, database: Database
     ) -> None:

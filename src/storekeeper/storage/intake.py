@@ -285,5 +285,8 @@ def _replay(session: Session, options: Import) -> Counts | None:
     for known, result in session.execute(_FIND_KEY, (key,)):
         if known != request or result is None:
             raise KeyReused("The Idempotency-Key was used for another request: send a new one")
-        return msgspec.json.decode(result, type=Counts)
+        counts = msgspec.json.decode(result, type=Counts)
+        # The change is the same one under the epoch of now, of which clients need its tag.
+        counts.version = f"{counts.version.partition('.')[0]}.{_numbers(session).epoch}"
+        return counts
     return None
