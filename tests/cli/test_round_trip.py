@@ -1,5 +1,6 @@
 """What was exported comes back: an import of any format makes no change, and undoes one."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storekeeper.domain.stores import Payload
+from storekeeper.sheets import FIELDS
 from tests.harness.command import run
 from tests.harness.databases import Database, Sqlite
+from tests.harness.process import refused
 from tests.harness.transfers import TRICKY, command, content, fill_with
 
 FORMATS = (("all.csv",), ("excel.csv", "--excel"), ("all.xlsx",), ("all.jsonl",))
@@ -45,6 +48,43 @@ def test_an_export_makes_the_same_list_again_with_the_keys_of_the_other_system(
         assert b"3 stores created" in command("import", two, file, "--match", "Nr").stderr, name
         assert b"3 unchanged" in command("import", two, file, "--match", "nr").stderr, name
         assert b"3 unchanged" in command("import", one, file, "--match", "Nr").stderr, name
+
+
+@pytest.mark.parametrize("column", [*FIELDS, "Version", "key:x", " KEY:Address"])
+def test_a_column_of_keys_that_is_called_like_a_field_comes_back_beside_it(
+    tmp_path: Path, database: Database, column: str
+) -> None:
+    named = column.strip().removeprefix("key:").removeprefix("KEY:")
+    rows = f"key:{named},name,address\nA7,One,1 Road\nB8,Two,2 Road\n".encode()
+    of, match = ("--database", database.url), ("--match", f"key:{named}")
+    assert run("import", *of, "--create", "-", *match, stdin=rows).returncode == 0
+    stores = content(database)
+    assert len(stores) == 2
+    for name, *more in FORMATS if column == "address" else FORMATS[:1]:
+        file = str(tmp_path / name)
+        for asked in (named, f"key:{named}"):
+            done = run("export", *of, file, *more, "--force", "--with", asked)
+            assert done.returncode == 0, done.stderr
+        done = run("import", *of, file, *match)
+        assert b"0 stores created, 0 replaced, 2 unchanged" in done.stderr, (name, done.stderr)
+        two = Sqlite(tmp_path / f"folder of {name}")
+        two.path.parent.mkdir()
+        assert command("import", two, "--create", file, *match).returncode == 0
+        assert content(two) == stores
+    lines = run("export", *of, "--format", "jsonl", "--with", named).stdout.splitlines()
+    assert [json.loads(line)["address"] for line in lines] == [store[1] for store in stores]
+
+
+@pytest.mark.parametrize("column", ["address", " Version", "ADDRESS "])
+def test_rows_are_matched_by_no_address_and_no_version(database: Database, column: str) -> None:
+    fill_with(database, [Payload("A", "1 Road")])
+    [line] = refused(
+        run("import", "--database", database.url, "-", "--match", column, stdin=b"name\nB\n")
+    )
+    field = column.strip().casefold()
+    assert f"rows cannot be matched by their {field}" in line
+    assert f"key:{field} if it is called like that; nothing was imported" in line
+    assert content(database) == [("A", "1 Road")]
 
 
 TEXTS = st.text(

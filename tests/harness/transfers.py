@@ -29,7 +29,7 @@ def fill_with(database: Database, payloads: list[Payload]) -> None:
     load(database.url, payloads)
 
 
-def content(database: Sqlite) -> list[tuple[str, str | None]]:
+def content(database: Database) -> list[tuple[str, str | None]]:
     async def main() -> list[tuple[str, str | None]]:
         async with handle(database) as collection:
             listed = await stores(collection)

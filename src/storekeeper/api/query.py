@@ -16,7 +16,7 @@ from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Import, OnConflict
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.sheets import TYPES, BadFile
-from storekeeper.sheets.columns import parse_maps
+from storekeeper.sheets.columns import check_match, parse_maps
 from storekeeper.sheets.encodings import check_encoding
 from storekeeper.sheets.export import Export
 from storekeeper.storage.collection import Moment, Query
@@ -184,6 +184,13 @@ def _parse_column(value: bytes) -> str | None:
     )
 
 
+def _parse_match(value: bytes) -> str | None:
+    column = _parse_column(value)
+    if column is not None:
+        check_match(column)
+    return column
+
+
 def _one_of(*choices: str) -> Callable[[bytes], str | None]:
     return {choice.encode(): choice for choice in choices}.get
 
@@ -216,7 +223,7 @@ _OF_CHANGES: Parameters = {
 }
 _FLAG = (_parse_flag, "true or false")
 _OF_IMPORTS: Parameters = {
-    "match": (_parse_column, "id, name, or the name of a column"),
+    "match": (_parse_match, "id, name, or the name of a column, but for address and version"),
     "add": _FLAG,
     "map": (
         lambda value: parse_maps(value.decode().split("\0")),

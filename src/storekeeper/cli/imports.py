@@ -68,7 +68,9 @@ def import_(  # noqa: PLR0913 - each is an option
     *,
     match: Annotated[
         str | None,
-        typer.Option(help="What tells the store of a row: id, name, or a column of the file."),
+        typer.Option(
+            help="What tells the store of a row: id, name, or a column of the file; key:id is a column that is called so."
+        ),
     ] = None,
     add: Annotated[bool, typer.Option("--add", help="Add all rows as new stores.")] = False,
     map: Annotated[

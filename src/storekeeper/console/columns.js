@@ -39,6 +39,9 @@ function address(columns) {
 
 export const several = (source) => source.includes("{");
 
+/** Whether a column may tell which store a row means: the service refuses these two. */
+export const canMatch = (name) => !/^(address|version)$/i.test(name);
+
 /** The columns that mean nothing. */
 export const unused = ({ columns, name, address: from, match }) =>
   columns.filter((one) => ![name, from, match].includes(one) && !from.includes(`{${one}}`) && !KNOWN.test(one));

@@ -3,7 +3,7 @@
 
 import { newKey, request } from "./api.js";
 import { ask, button, h, icon, say } from "./dom.js";
-import { guess, query, several } from "./columns.js";
+import { canMatch, guess, query, several } from "./columns.js";
 import { Preview } from "./preview.js";
 import { unseen } from "./recent.js";
 import { go } from "./route.js";
@@ -131,7 +131,7 @@ export class Importing {
           (value) => (sheet.address = value === "{" ? `{${sheet.columns.slice(0, 2).join("}, {")}}` : value)),
         isSeveral ? template : null),
       choice("match", words.import.match,
-        [...columns, ["", words.import.add]], sheet.match, (value) => (sheet.match = value)),
+        [...columns.filter(([name]) => canMatch(name)), ["", words.import.add]], sheet.match, (value) => (sheet.match = value)),
       h("div", { class: "options" },
         h("label", { class: "check" }, header, h("span", {}, words.import.header)),
         this.encoding ? choice("encoding", words.import.encoding, Object.entries(ENCODINGS), this.encoding,

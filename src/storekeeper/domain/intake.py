@@ -38,12 +38,17 @@ OnConflict = Literal["refuse", "skip", "overwrite"]
 """What to do with a row whose store has changed since the version of the file."""
 
 
+KEY_PREFIX = "key:"
+"""What stands before the name of a column that is called like a field, or like this, and has the
+keys of an outside system."""
+
+
 class Import(msgspec.Struct, frozen=True):
     """How to read the rows of a file, what to do with them, and for whom.
 
     `match` is what rows have in common with their stores: "id", "name", the name of a column
-    with the keys of an outside system (decision 52), or None: all rows are new, which only an
-    empty collection, or `add`, permits. `map` says from which columns a field comes (decision
+    with the keys of an outside system (decision 52), perhaps behind KEY_PREFIX, or None: all
+    rows are new, which only an empty collection, or `add`, permits. `map` says from which columns a field comes (decision
     53); without `header`, columns are named 1, 2, 3, … `idempotency_key` has the key and a hash
     of the request; in a `Row`, `key` is what the row is matched by.
     """
@@ -64,7 +69,9 @@ class Import(msgspec.Struct, frozen=True):
     @property
     def key_column(self) -> str | None:
         """The column with the keys of an outside system, if rows are matched by them."""
-        return None if self.match in ("id", "name") else self.match
+        if self.match is None or self.match in ("id", "name"):
+            return None
+        return self.match.removeprefix(KEY_PREFIX)
 
 
 class Row(NamedTuple):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
+from storekeeper.domain.intake import KEY_PREFIX
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import FIELDS, BadFile
@@ -13,6 +14,9 @@ Cell = Callable[[Sequence[object]], object]
 
 MAX_COLUMNS = 16_384
 """Columns of a file, as many as a sheet of XLSX has."""
+
+_MATCHED = ("id", "name")
+"""The fields by which rows can be matched."""
 
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _MAX_SHOWN_COLUMNS = 20
@@ -59,21 +63,23 @@ class Columns:
         """Return what rows are matched by, as the file has its name, and the cell that has it."""
         if match is None:
             return None, None
-        if (field := match.strip().casefold()) in ("id", "name"):
+        check_match(match)
+        if (field := _plain(match)) in _MATCHED:
             if field not in self.fields:
                 raise BadFile(
                     f"there is no column {field} to match rows by; {self._listed()}", "match"
                 )
             return field, self.fields[field]
-        place = self._place(match, "match")
-        name = self.names[place]
-        if len(name) > MAX_EXTERNAL_LENGTH or "\0" in name:
+        heading = match if field in self._places else without_prefix(match)
+        place = self._place(heading, "match")
+        name = without_prefix(self.names[place])
+        if not 1 <= len(name) <= MAX_EXTERNAL_LENGTH or "\0" in name:
             raise BadFile(
                 f"the name of the column has more than {MAX_EXTERNAL_LENGTH} characters, or null"
                 " characters",
                 "match",
             )
-        return name, itemgetter(place)
+        return heading_of_keys(name), itemgetter(place)
 
     def _mapped(self, template: str) -> Cell:
         if not set(template) & set("{}"):
@@ -107,6 +113,33 @@ class Columns:
         # Most often, the column of names says so.
         named = [name for name in self.names if "name" in name.casefold()]
         return shown(next(iter([*named, *filter(None, self.names)]), "1"), MAX_BRIEF_LENGTH)
+
+
+def check_match(match: str) -> None:
+    """Raise BadFile for what rows cannot be matched by: what a store has in common with others,
+    and not with itself later."""
+    if (field := _plain(match)) in FIELDS and field not in _MATCHED:
+        raise BadFile(
+            f"rows cannot be matched by their {field}: say id, name, or the name of a column with"
+            f" the keys of another system, {KEY_PREFIX}{field} if it is called like that",
+            "match",
+        )
+
+
+def heading_of_keys(column: str) -> str:
+    """Return the name that a column with the keys of an outside system has in a file, where
+    fields mean themselves."""
+    plain = _plain(column)
+    is_taken = plain in FIELDS or plain.startswith(KEY_PREFIX)
+    return f"{KEY_PREFIX}{column}" if is_taken else column
+
+
+def without_prefix(name: str) -> str:
+    """Return the column with the keys of an outside system that a name means."""
+    plain = name.strip()
+    if _plain(plain).startswith(KEY_PREFIX):
+        return plain[len(KEY_PREFIX) :].strip()
+    return name
 
 
 def _plain(name: str) -> str:

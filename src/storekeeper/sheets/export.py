@@ -11,6 +11,7 @@ import msgspec
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.search import Search
 from storekeeper.domain.stores import MAX_INTEGER, Payload
+from storekeeper.sheets.columns import heading_of_keys, without_prefix
 from storekeeper.storage.collection import Moment, Rows, Snapshot, check_moment
 from storekeeper.storage.sql import FIELDS
 
@@ -61,7 +62,7 @@ def write(
     if options.at is not None:
         version = _version_at(snapshot, options.at, version, epoch)
     key_column = _key_column(snapshot, options.key_column)
-    columns = (*COLUMNS, key_column) if key_column else COLUMNS
+    columns = (*COLUMNS, heading_of_keys(key_column)) if key_column else COLUMNS
     count, has_formulas = 0, False
 
     def rows() -> Rows:
@@ -101,7 +102,8 @@ def _key_column(snapshot: Snapshot, asked: str) -> str:
     if asked in columns:
         return asked
     for name in columns:
-        if name.strip().casefold() == asked.strip().casefold():
+        meant = (asked.strip().casefold(), without_prefix(asked).casefold())
+        if name.strip().casefold() in meant:
             return str(name)
     known = f"these have keys: {', '.join(columns)}" if columns else "no store has any"
     raise InvalidInput(
