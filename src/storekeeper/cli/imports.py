@@ -240,8 +240,9 @@ def _telling_failures(file: Path, target: str) -> Iterator[None]:
 def _opened(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to read it more than once; what cannot be read twice is copied to a file
     without a name."""
-    own = file != STANDARD_STREAM
-    with open(file if own else sys.stdin.fileno(), "rb", closefd=own) as opened:
+    # A descriptor of its own: the reader has a standard input of its own at the number of ours.
+    source = os.dup(sys.stdin.fileno()) if file == STANDARD_STREAM else file
+    with open(source, "rb") as opened:
         if opened.seekable():
             yield opened
             return
