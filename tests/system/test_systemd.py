@@ -40,7 +40,7 @@ def serving(machine: Booted) -> Booted:
     """The machine with the service, on an empty list."""
     machine.run("systemctl stop storekeeper.socket storekeeper; systemctl reset-failed")
     machine.root("sed -i /PORT/d /etc/storekeeper.env; rm -rf /var/lib/storekeeper/* lost")
-    machine.root("systemctl start storekeeper")
+    machine.root("storekeeper create; systemctl start storekeeper")
     assert states(machine) == ["active", "active"]
     assert machine.root(f"curl -sf {URL}") == "[]"
     return machine
@@ -64,6 +64,10 @@ ENDS_WITH_2 = {
         "mkdir lost; mv /var/lib/storekeeper/stores.db lost",
         "mv lost/stores.db /var/lib/storekeeper",
     ),
+    "the database is not there at a start": (
+        "systemctl stop storekeeper; mkdir lost; mv /var/lib/storekeeper/* lost",
+        "mv lost/* /var/lib/storekeeper",
+    ),
 }
 """What ends the service with status 2, and what mends that."""
 
@@ -79,7 +83,9 @@ def test_status_2_refuses_clients_at_once_until_the_next_start(serving: Booted, 
     assert serving.run(f"curl -s -m 5 {URL}") == (REFUSED, "")
     serving.root("sleep 2; kill $clients")  # systemd starts a service again after one second
     assert serving.run(f"curl -s -m 5 {URL}") == (REFUSED, "")
-    assert starts(serving) == before + (cause == "a setting is wrong")
+    assert starts(serving) == before + (cause != "the database is deleted")
+    is_there = serving.run("test -e /var/lib/storekeeper/stores.db")[0] == 0
+    assert is_there == (cause == "a setting is wrong")  # else a list was begun in its place
     assert states(serving) == ["inactive", "failed"]
     assert "storekeeper.service" in serving.root("systemctl --failed --plain")
     serving.root(f"{mend_it}; systemctl start storekeeper")
