@@ -297,9 +297,7 @@ def test_a_file_without_a_second_line_does_not_fill_the_memory(
     assert "neither CSV, XLSX nor JSON lines" in line
 
 
-def test_an_import_from_standard_input_takes_a_file_there(
-    database: Sqlite, tmp_path: Path
-) -> None:
+def test_an_import_from_standard_input_takes_a_file_there(database: Sqlite, tmp_path: Path) -> None:
     (tmp_path / "stores.csv").write_text("name,address\nA,1\n")
     with (tmp_path / "stores.csv").open("rb") as file:
         process = start("import", "--create", "--database", database.url, "-", stdin=file)
