@@ -240,15 +240,18 @@ def _telling_failures(file: Path, target: str) -> Iterator[None]:
 def _opened(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to read it more than once; what cannot be read twice is copied to a file
     without a name."""
-    # A descriptor of its own: the reader has a standard input of its own at the number of ours.
-    source = os.dup(sys.stdin.fileno()) if file == STANDARD_STREAM else file
-    with open(source, "rb") as opened:
+    with _standard_input() if file == STANDARD_STREAM else file.open("rb") as opened:
         if opened.seekable():
             yield opened
             return
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(opened, copy)
             yield copy
+
+
+def _standard_input() -> IO[bytes]:
+    """Open it with a descriptor of its own: at the number of ours, the reader has its input."""
+    return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
 
 
 def _remedy(report: Report) -> str:
