@@ -18,7 +18,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.errors import Missing, Unavailable
+from storekeeper.storage import databases
 from storekeeper.storage.postgres.pool import UNREACHABLE
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness.collection import run
@@ -210,6 +211,28 @@ def test_a_database_that_comes_later_is_waited_for(tmp_path: Path) -> None:
                     until(partial(ready, instance), RECOVERY)
                 assert create(both[1]).json["id"] == 1
                 until(lambda: "database reachable again" in both[0].log)
+            finally:
+                server.kill()
+
+
+def test_an_empty_database_that_turns_up_later_ends_the_service(tmp_path: Path) -> None:
+    """It begins no list there, in no process: perhaps it is in the place of another one."""
+    postgres()
+    with folder() as path:
+        server = Server(path)
+        server.create()
+        ways: list[list[str]] = [[], ["--auth=open", "--workers=2"]]
+        with ExitStack() as stack:
+            started = [
+                stack.enter_context(serving(tmp_path, *args, database=server.url(), create=False))
+                for args in ways
+            ]
+            try:
+                server.start()
+                for instance in started:
+                    assert instance.process.wait(30) == 2
+                    assert f"storekeeper: {Missing(server.url())}" in instance.log.splitlines()
+                assert not databases.database(server.url()).exists()
             finally:
                 server.kill()
 
