@@ -127,7 +127,8 @@ class Connection(HttpToolsProtocol):
                 break
         if not self._count() and self._incomplete_bytes():
             self.give_way()
-        self._control_reading()
+        if self.unread.data or self.flow.read_paused:
+            self._control_reading()
         if self.unread and not self.busy:
             self.loop.call_soon(self.advance)
         if self.unread or self.exchange is not None or self.reader.phase is Phase.DISCARDING:
@@ -146,8 +147,7 @@ class Connection(HttpToolsProtocol):
             self._accept(request)
 
     def _control_reading(self) -> None:
-        """Have the transport bring bytes, or not: it does so while a client listens, or is
-        refused, as only then it is noticed that the client leaves."""
+        """Have the transport bring bytes, or not; only while it does, a client that leaves is seen."""
         if self.transport.is_closing():
             return
         unread = len(self.unread)

@@ -96,7 +96,9 @@ class Exchange:
             start = encode_start(response.status, connection.server_state.default_headers)
             rest = encode_rest(response, fields, head_only=head_only, close=close, chunked=chunked)
             self._stop = response.stop
-            if self.is_endless and (connection.half_closed or connection.unread.has_request()):
+            if response.stop is not None and (
+                connection.half_closed or connection.unread.has_request()
+            ):
                 self.stop()
             if response.stream is not None and not head_only:
                 task = asyncio.create_task(
