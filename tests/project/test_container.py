@@ -144,6 +144,7 @@ def test_each_step_of_the_dockerfile_works_and_what_it_builds_serves_on_a_read_o
         return f"unshare --mount sh -c {shlex.quote(inner)}"
 
     machine.root("mount -t tmpfs tmpfs /mnt; true")  # the checkout is away
+    machine.root(within([*json.loads(entry), "create"]))
     serve = json.loads(entry) + json.loads(command)
     machine.root(
         f"{within(serve)} > /run/log 2>&1 & until grep -q 'listens on' /run/log; do sleep 0.05; done"
