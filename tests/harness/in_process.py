@@ -160,10 +160,12 @@ class Inside:
 
 @asynccontextmanager
 async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
-    """Open a service without examples on a database in `folder`, through the ASGI lifespan, as a
-    server does."""
+    """Open a service on a database in `folder`, through the ASGI lifespan, as a server does.
+
+    The database has the examples only with `examples=True`.
+    """
     values = {"database": f"sqlite:///{folder}/stores.db", **settings}
-    make_database(str(values["database"]))
+    make_database(str(values["database"]), examples=bool(values.get("examples")))
     service = Service(make(values))
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
