@@ -56,7 +56,7 @@ def test_it_goes_on_after_a_restart_without_the_database_and_after_a_503(tmp_pat
             add(service, page)
             assert page.evaluate("remade") == 0, "so far it has connected again by itself"
         server.stop()
-        with serving(tmp_path, args, database=url) as service:
+        with serving(tmp_path, args, database=url, create=False) as service:
             page.wait_for_function("remade > 0")
             server.start()
             add(service, page)
