@@ -12,7 +12,7 @@ MIB = 2**20
 async def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_response() -> None:
     go_on = asyncio.Event()
 
-    async def serve(keys: Sequence[int], _deadline: float) -> Sequence[int]:
+    async def serve(keys: Sequence[int], _since: float) -> Sequence[int]:
         await go_on.wait()
         return keys
 
@@ -38,7 +38,7 @@ async def test_what_has_waited_too_long_leaves_nobody_behind_it_without_a_respon
 
 
 async def test_as_many_may_wait_as_are_soon_served() -> None:
-    async def serve(keys: Sequence[int], _deadline: float) -> Sequence[int]:
+    async def serve(keys: Sequence[int], _since: float) -> Sequence[int]:
         return keys
 
     batcher: Batcher[int, int] = Batcher(serve, max_batch=100)

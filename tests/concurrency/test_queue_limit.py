@@ -19,7 +19,7 @@ from tests.harness.process import Running, serving
 BATCH = 1000
 
 
-async def serve(requests: Sequence[int], _deadline: float) -> Sequence[int]:
+async def serve(requests: Sequence[int], _since: float) -> Sequence[int]:
     return requests
 
 

@@ -31,11 +31,10 @@ from storekeeper.http.limits import ConnectionLimit
 from storekeeper.http.request import BodyLimit
 from storekeeper.process import listener, server, service, supervisor
 from storekeeper.storage import write_queue
-from storekeeper.storage.sqlite import committer, connections, schema, statements
-from storekeeper.storage.sqlite.committer import Committer
+from storekeeper.storage.sqlite import connections, schema, statements, writer
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader
-from storekeeper.storage.sqlite.writer import Writer
+from storekeeper.storage.sqlite.writer import SqliteWriter
 
 PROGRAM = (sys.executable, __file__)
 
@@ -60,17 +59,17 @@ def sees_own_writes_only() -> None:
     """Keeps responses until this worker writes, like a cache without SQLite's wal-index."""
     own = itertools.count()
     now = next(own)
-    commit = Writer.commit
+    commit = SqliteWriter.commit
 
     async def commit_and_count(
-        writer: Writer, batch: Sequence[Command], deadline: float
+        writer: SqliteWriter, batch: Sequence[Command], since: float
     ) -> Sequence[Result]:
         nonlocal now
-        results = await commit(writer, batch, deadline)
+        results = await commit(writer, batch, since)
         now = next(own)
         return results
 
-    vars_of(Writer).commit = commit_and_count
+    vars_of(SqliteWriter).commit = commit_and_count
     get = ResponseCache.get
 
     def look_at_own(cache: ResponseCache, request: bytes) -> Cached | None:
@@ -81,7 +80,8 @@ def sees_own_writes_only() -> None:
 
 
 def acknowledges_before_commit() -> None:
-    serve, commit, apply = Batcher._serve, Committer.commit, vars_of(committer).apply
+    serve, commit = Batcher._serve_batch, SqliteWriter._commit
+    apply = vars_of(writer).apply
     loop, waiting, results = None, list[Queued[Any, Any]](), list[Result]()
 
     async def serve_early(batcher: Batcher[Any, Any], batch: list[Queued[Any, Any]]) -> None:
@@ -101,19 +101,19 @@ def acknowledges_before_commit() -> None:
             time.sleep(0.01)
         return True
 
-    def commit_late(own: Committer, batch: Sequence[Command], deadline: float) -> list[Result]:
+    def commit_late(own: SqliteWriter, batch: Sequence[Command], deadline: float) -> list[Result]:
         own.connection.exec_trace = acknowledge_first
         return commit(own, batch, deadline)
 
-    vars_of(Batcher)._serve = serve_early
-    vars_of(committer).apply = applied
-    vars_of(Committer).commit = commit_late
+    vars_of(Batcher)._serve_batch = serve_early
+    vars_of(writer).apply = applied
+    vars_of(SqliteWriter)._commit = commit_late
 
 
 def counts_ids_in_memory() -> None:
     """Each worker counts on from its first write."""
     vars_of(statements).INSERT = statements.INSERT.replace("INSERT", "INSERT OR REPLACE")
-    apply = vars_of(committer).apply
+    apply = vars_of(writer).apply
     count = 0
 
     def apply_counted(commands: Sequence[Command], found: Before, now: int) -> Batch:
@@ -124,7 +124,7 @@ def counts_ids_in_memory() -> None:
         count = batch.count
         return batch
 
-    vars_of(committer).apply = apply_counted
+    vars_of(writer).apply = apply_counted
 
 
 def reads_pages_as_they_are() -> None:
@@ -168,7 +168,7 @@ def counts_unchanged_writes() -> None:
 
 def loads_addresses() -> None:
     """The process compares the contents of a batch, not the database."""
-    before = vars_of(Committer)._before
+    before = vars_of(SqliteWriter)._before
 
     def load_and_compare(own: Any, writes: Sequence[Command]) -> Before:
         ids = [write.id for write in writes if isinstance(write, Replace)]
@@ -177,7 +177,7 @@ def loads_addresses() -> None:
         del loaded
         return found
 
-    vars_of(Committer)._before = load_and_compare
+    vars_of(SqliteWriter)._before = load_and_compare
 
 
 def forgets_what_it_sent() -> None:
@@ -231,7 +231,7 @@ def goes_by_the_clock_on_the_wall() -> None:
 
 def fails_in_the_writer() -> None:
     """At the batch with the number in FAILS_AT."""
-    apply = vars_of(committer).apply
+    apply = vars_of(writer).apply
     left = int(os.environ["FAILS_AT"])
 
     def apply_or_fail(*args: Any) -> Batch:
@@ -242,7 +242,7 @@ def fails_in_the_writer() -> None:
         batch: Batch = apply(*args)
         return batch
 
-    vars_of(committer).apply = apply_or_fail
+    vars_of(writer).apply = apply_or_fail
 
 
 def meets_a_bug_in_every_write() -> None:
@@ -311,13 +311,13 @@ def starts_and_stops_soon() -> None:
 def has_a_slow_disk() -> None:
     """Every 10 writes take as many seconds as the file in SLOW_DISK says."""
     vars_of(write_queue).MAX_BATCH = 10
-    commit = Committer.commit
+    commit = SqliteWriter._commit
 
-    def commit_slowly(own: Committer, batch: Sequence[Command], deadline: float) -> list[Result]:
+    def commit_slowly(own: SqliteWriter, batch: Sequence[Command], deadline: float) -> list[Result]:
         time.sleep(float(Path(os.environ["SLOW_DISK"]).read_text()) * max(1, len(batch) / 10))
         return commit(own, batch, deadline)
 
-    vars_of(Committer).commit = commit_slowly
+    vars_of(SqliteWriter)._commit = commit_slowly
 
 
 def checkpoints_often() -> None:

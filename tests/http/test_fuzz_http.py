@@ -19,7 +19,7 @@ from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase, RequestReader
 from storekeeper.http.request import Request
 from storekeeper.http.response import Response
-from storekeeper.storage.sqlite import SqliteCollection, committer
+from storekeeper.storage.sqlite import SqliteCollection, writer
 from tests import ROOT
 from tests.campaigns import fuzz_http
 from tests.campaigns.fuzz_http import Found, fuzz_inside, requests_to_damage
@@ -111,11 +111,11 @@ BROKEN: dict[str, tuple[Any, str, Any, str]] = {
         r"\d changes acknowledged, \d done",
     ),
     "writes what is there already": (
-        *(committer, "Before", lambda *before: replace(Before(*before), equal=())),
+        *(writer, "Before", lambda *before: replace(Before(*before), equal=())),
         "0 changes acknowledged, 1 done",
     ),
     "forgets keys": (
-        *(committer, "Before", lambda *before: replace(Before(*before), remembered={})),
+        *(writer, "Before", lambda *before: replace(Before(*before), remembered={})),
         "key b'again' was not replayed|a bug",
     ),
     "keeps connections for ever": (

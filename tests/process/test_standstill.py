@@ -20,7 +20,7 @@ from storekeeper.domain.commands import Result
 from storekeeper.domain.stores import Payload
 from storekeeper.http import limits
 from storekeeper.process import supervisor
-from storekeeper.storage.sqlite.committer import Committer
+from storekeeper.storage.sqlite.writer import SqliteWriter
 from tests.harness import weakened
 from tests.harness.client import create as store
 from tests.harness.client import until
@@ -148,7 +148,7 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
     """The result is there, but the timer comes first: the write would be 503 with an outcome
     that nobody knows."""
     monkeypatch.setattr("storekeeper.concurrency.batcher.RESPONSE_TIMEOUT", 0.6)
-    commit, committed = Committer.commit, threading.Event()
+    commit, committed = SqliteWriter._commit, threading.Event()
 
     def commit_slowly(*given: Any) -> list[Result]:
         time.sleep(0.3)
@@ -157,7 +157,7 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
         finally:
             committed.set()
 
-    monkeypatch.setattr(Committer, "commit", commit_slowly)
+    monkeypatch.setattr(SqliteWriter, "_commit", commit_slowly)
 
     async def scenario() -> None:
         async with handle(Sqlite(tmp_path)) as collection:

@@ -24,7 +24,7 @@ from storekeeper.domain.errors import Outcome, Unavailable
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.sqlite import TICK_INTERVAL, committer
+from storekeeper.storage.sqlite import TICK_INTERVAL, writer
 from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
 from tests.harness.databases import Sqlite, handle, make_file
@@ -316,7 +316,7 @@ def test_a_stop_does_not_wait_for_a_writer_whose_last_batch_failed(
             failures.append
         )
         await collection.check()
-        monkeypatch.setattr(committer, "apply", apply)
+        monkeypatch.setattr(writer, "apply", apply)
         first = collection.write(Replace(1, Payload("first")))
         await until(began_first.is_set)
         last = [collection.write(Replace(1, Payload("last"))) for _ in range(2)]
@@ -347,7 +347,7 @@ async def test_what_waits_behind_a_batch_that_fails_is_refused_at_once_and_chang
     collection = databases.database(f"sqlite:///{tmp_path}/stores.db").open_collection(
         failures.append
     )
-    monkeypatch.setattr(committer, "apply", apply)
+    monkeypatch.setattr(writer, "apply", apply)
     tried = collection.write(Replace(1, Payload("tried")))
     await until(began.is_set)
     waiting = collection.write(Replace(1, Payload("waiting")))

@@ -1,4 +1,4 @@
-"""Gathers requests into batches, each of which is served together, and limits how many wait."""
+"""A queue of requests that are served together: its limits, its deadline, how a batch is gathered."""
 
 import asyncio
 from collections import deque
@@ -14,6 +14,12 @@ R = TypeVar("R")
 
 RESPONSE_TIMEOUT = 4.5
 """Seconds after which a request gets its response in any case (decision 30: at most 5 s)."""
+
+
+def response_deadline(since: float) -> float:
+    """Return when a request that came at `since` is due to have its response."""
+    return since + RESPONSE_TIMEOUT
+
 
 MAX_QUEUED = 10_000
 MAX_QUEUED_BYTES = 64 * 2**20
@@ -57,17 +63,18 @@ class Queued(msgspec.Struct, Generic[Q, R], eq=False):
 
 
 class Batcher(Generic[Q, R]):
-    """Gathers requests and has `serve` carry them out, at most `max_batch` at a time, in
-    `workers` batches at once.
+    """Gathers requests, and has `serve` serve at most `max_batch` at a time, in `workers` batches
+    at once.
 
     While all workers are busy the next batch grows, until it has MAX_BATCH_BYTES, as `size`
-    counts its requests. `serve` gets the requests of a batch and its deadline, on the loop's
-    clock; it returns a result or an error for each, or raises an error for all. With `gather`, a
-    worker waits up to 1 ms so that clients with a new response join the next batch; otherwise
-    they split into two alternating groups. `refusal` is why no more are taken, "" if they are.
+    counts its requests. `serve` gets the requests of a batch, and since when the first of them
+    has waited, on the loop's clock; it returns a result or an error for each, or raises an error
+    for all. With `gather`, a worker waits up to 1 ms so that clients with a new response join the
+    next batch; otherwise they split into two alternating groups. `refusal` is why no more are
+    taken, "" if they are.
 
     `count` requests wait or are served now. Beyond `limit`, others are refused at once rather
-    than served too late; `refused` were.
+    than served too late; `refused` is how many were.
     """
 
     def __init__(
@@ -79,7 +86,7 @@ class Batcher(Generic[Q, R]):
         size: Callable[[Q], int] = lambda _: 0,
         gather: bool = False,
     ) -> None:
-        self._carry_out = serve
+        self._serve = serve
         self._workers = self._free = workers
         self._max_batch = max_batch
         self._size = size
@@ -103,14 +110,16 @@ class Batcher(Generic[Q, R]):
             self.refused += 1
             queued.settle(Unavailable("Too many requests are waiting"))
         else:
-            if not self._queue and self._free:
-                self._loop.call_soon(
-                    self._start_workers
-                )  # all requests of one loop iteration are one batch
-            self.count += 1
-            self._bytes += queued.size
-            self._queue.append(queued)
+            self._append(queued)
         return queued.future
+
+    def _append(self, queued: Queued[Q, R]) -> None:
+        if not self._queue and self._free:
+            # Not at once: all requests of one iteration of the loop are one batch.
+            self._loop.call_soon(self._start_workers)
+        self.count += 1
+        self._bytes += queued.size
+        self._queue.append(queued)
 
     def refuse(self, reason: str) -> None:
         """Take no more, and refuse those that wait."""
@@ -143,22 +152,22 @@ class Batcher(Generic[Q, R]):
     async def _work(self, batch: list[Queued[Q, R]]) -> None:
         while batch:
             began = self._loop.time()
-            await self._serve(batch)
+            await self._serve_batch(batch)
             self.record(self._loop.time() - began)
             if self._gather and len(batch) > 1:
                 await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHER_DELAY))
             batch = self._take()
         self._free += 1
 
-    async def _serve(self, batch: list[Queued[Q, R]]) -> None:
+    async def _serve_batch(self, batch: list[Queued[Q, R]]) -> None:
+        requests = [each.request for each in batch]
         try:
-            deadline = batch[0].since + RESPONSE_TIMEOUT
-            self._settle(batch, await self._carry_out([each.request for each in batch], deadline))
-        except Exception as error:  # noqa: BLE001 - also for a bug: no request may wait for ever because of it
+            self._settle(batch, await self._serve(requests, batch[0].since))
+        except Exception as error:  # noqa: BLE001 - also a bug: no request may wait for ever because of it
             self._settle(batch, [error] * len(batch))
         finally:
             # Each has its error, and the error this frame; from Python 3.12 on a returned one too.
-            del batch
+            del batch, requests
 
     def _take(self) -> list[Queued[Q, R]]:
         """Return the next requests to serve; an empty list if none waits."""
@@ -176,9 +185,8 @@ class Batcher(Generic[Q, R]):
 
     def _settle(self, batch: Sequence[Queued[Q, R]], results: Sequence[R | Exception]) -> None:
         """Set the results of requests, and stop counting these."""
-        for each, result in list(
-            zip(batch, results, strict=True)
-        ):  # counted before anybody is told one
+        # The list is complete, or fails, before any request has its result.
+        for each, result in list(zip(batch, results, strict=True)):
             each.settle(result)
         self.count -= len(batch)
-        self._bytes -= sum([each.size for each in batch])
+        self._bytes -= sum(each.size for each in batch)

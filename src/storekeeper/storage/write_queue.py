@@ -27,13 +27,14 @@ class InvalidWrite(Exception):
 
 
 class Writer(Protocol):
-    """Writes to a database; `deadline` is on the loop's clock. Each method raises Unavailable."""
+    """Writes to a database, for writes that have waited since `since`, on the loop's clock. Each
+    method raises Unavailable."""
 
-    async def commit(self, commands: Sequence[Command], deadline: float) -> Sequence[Result]:
-        """Carry out commands as one transaction; return what each led to, once it is durable.
-        Raises InvalidWrite."""
+    async def commit(self, commands: Sequence[Command], since: float) -> Sequence[Result]:
+        """Apply commands as one transaction; return what each led to, once it is durable. Raises
+        InvalidWrite."""
 
-    async def probe(self, deadline: float) -> None:
+    async def probe(self, since: float) -> None:
         """Write PROBE_BYTES, and delete them."""
 
 
@@ -42,7 +43,7 @@ class WriteQueue(Batcher[Write, Store | None]):
     each transaction."""
 
     def __init__(self, writer: Writer) -> None:
-        super().__init__(self._write, max_batch=MAX_BATCH, size=_size, gather=True)
+        super().__init__(self._serve_writes, max_batch=MAX_BATCH, size=_size, gather=True)
         self._writer = writer
         self._failure = ""
         self.state = WriteState(self._probe)
@@ -60,54 +61,60 @@ class WriteQueue(Batcher[Write, Store | None]):
         await self.state.close()
 
     async def _probe(self) -> None:
-        if (
-            not self.count or self.state.reason
-        ):  # else the results of the writes that wait will tell
+        """Queue a probe, unless the results of the writes that wait will tell as much."""
+        if self.count == 0 or self.state.reason:
             await self.add(None)
 
-    async def _write(self, batch: Sequence[Write], deadline: float) -> Sequence[Result | Exception]:
-        """Return what each command led to, or why it was refused; probes come after them, and
-        lead to None."""
+    async def _serve_writes(
+        self, batch: Sequence[Write], since: float
+    ) -> Sequence[Result | Exception]:
+        """Commit the commands of a batch, then probe; return what each write led to, or why it was
+        refused. A probe leads to None."""
+        results: list[Result | Exception] = []
         commands = [write for write in batch if write is not None]
-        began, results = time.monotonic(), list[Result | Exception]()
         if commands:
-            results = await self._commit(commands, deadline)
+            began = time.monotonic()
+            results = await self._commit(commands, since)
             self.observe(results, time.monotonic() - began)
-        if len(commands) == len(batch):
-            return results
-        probed, done = await self._refusal_of_probe(deadline), iter(results)
-        return [probed if write is None else next(done) for write in batch]
+        for place, write in enumerate(batch):
+            if write is None:
+                results.insert(place, await self._refusal_of_probe(since))
+        return results
 
-    async def _refusal_of_probe(self, deadline: float) -> Unavailable | None:
+    async def _refusal_of_probe(self, since: float) -> Unavailable | None:
         try:
-            await self._writer.probe(deadline)
+            await self._writer.probe(since)
         except Unavailable as error:
             return error
         return None
 
-    async def _commit(
-        self, commands: Sequence[Command], deadline: float
-    ) -> list[Result | Exception]:
+    async def _commit(self, commands: Sequence[Command], since: float) -> list[Result | Exception]:
         if self._failure:
             return [Unavailable(self._failure)] * len(commands)
         try:
-            results = await self._writer.commit(commands, deadline)
-            if self._failure:
-                raise Unavailable(self._failure, Outcome.UNKNOWN)
-            self.state.accepted()
-            return list(results)
+            results = await self._writer.commit(commands, since)
         except Unavailable as error:
             self.state.refused(str(error))
             return [error] * len(commands)
         except InvalidWrite as invalid:
             if len(commands) == 1:
-                return list(
-                    invalid.args
-                )  # not in a name: from Python 3.12 on, the error has this frame
-        # Each gets a transaction of its own, so that only the invalid one fails.
-        return [
-            result for command in commands for result in await self._commit([command], deadline)
-        ]
+                # Not in a name: from Python 3.12 on, the error has this frame.
+                return list(invalid.args)
+        else:
+            if self._failure:
+                return [Unavailable(self._failure, Outcome.UNKNOWN)] * len(commands)
+            self.state.accepted()
+            return list(results)
+        return await self._commit_each(commands, since)
+
+    async def _commit_each(
+        self, commands: Sequence[Command], since: float
+    ) -> list[Result | Exception]:
+        """Commit each in a transaction of its own, so that only the invalid one fails."""
+        results: list[Result | Exception] = []
+        for command in commands:
+            results += await self._commit([command], since)
+        return results
 
 
 class QueuedWrites:
@@ -129,4 +136,6 @@ class QueuedWrites:
 
 
 def _size(write: Write) -> int:
-    return 0 if write is None else memory_size(write)
+    if write is None:
+        return 0
+    return memory_size(write)

@@ -20,8 +20,8 @@ from storekeeper.log import events
 from storekeeper.storage import write_state
 from storekeeper.storage.collection import Collection
 from storekeeper.storage.sqlite import SqliteCollection, connections
-from storekeeper.storage.sqlite.committer import Committer
 from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.writer import SqliteWriter
 from storekeeper.storage.write_state import WriteState
 from tests.harness.cases import case, thorough
 from tests.harness.client import fill, load
@@ -133,30 +133,39 @@ def test_each_worker_knows_of_a_full_disk_although_nobody_writes(
         until(lambda: readiness() == {200}, 6 + SLACK)
 
 
-def test_a_probe_needs_the_disk_and_leaves_nothing_behind(small: Path) -> None:
+async def test_a_probe_needs_the_disk_and_leaves_nothing_behind(small: Path) -> None:
     path = small / "stores.db"
     fill(small, [Payload("First")])
+    now = asyncio.get_running_loop().time
     with (
         closing(apsw.Connection(str(path))) as other,
-        closing(Committer(connections.connect(path), FileIdentity(path))) as committer,
+        closing(
+            SqliteWriter(connections.connect(path), FileIdentity(path), fail_on_failure)
+        ) as writer,
     ):
         before = other.execute("SELECT * FROM changes").fetchall()
         fill_disk(small / "filler")
         with pytest.raises(Unavailable, match="The disk is full"):
-            committer.probe(0)
+            await writer.probe(now())
         (small / "filler").unlink()
         for _ in range(3):
-            committer.probe(0)
+            await writer.probe(now())
         assert other.execute("SELECT * FROM changes").fetchall() == before
         assert other.execute("SELECT count(*) FROM probe").get == 0
-        assert committer.commit([Create(Payload("Next"))], 0) == [a_store(2, "Next", None, 2)]
+        assert await writer.commit([Create(Payload("Next"))], now()) == [
+            a_store(2, "Next", None, 2)
+        ]
+
+
+def fail_on_failure(failure: Exception) -> None:
+    pytest.fail(str(failure))
 
 
 async def test_the_first_write_that_works_ends_a_refusal_and_nobody_probes_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probed: list[float] = []
-    monkeypatch.setattr(Committer, "probe", lambda _committer, deadline: probed.append(deadline))
+    monkeypatch.setattr(SqliteWriter, "_probe", lambda _writer, deadline: probed.append(deadline))
     async with handle(Sqlite(tmp_path)) as collection:
         assert isinstance(collection, SqliteCollection)
         assert not await collection.refusal_of_writes(probe=False)

@@ -56,7 +56,7 @@ class PostgresCollection(QueuedWrites, Collection):
         self._pool = Pool(self._connect, fail)
         self._reader = reads.Reader(self._pool)
         self._by_id = Batcher(self._reader.get, workers=2)
-        self._queue = WriteQueue(writer.Writer(self._pool))
+        self._queue = WriteQueue(writer.PostgresWriter(self._pool))
 
     def get(self, id: int) -> asyncio.Future[Store | None]:
         return self._by_id.add(id)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
+from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, response_deadline
 from storekeeper.concurrency.turns import Turns
 from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
@@ -127,10 +127,10 @@ class Reader:
         self._paging = asyncio.Semaphore(1)
         self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
 
-    async def get(self, ids: Sequence[int], deadline: float) -> list[Store | None]:
+    async def get(self, ids: Sequence[int], since: float) -> list[Store | None]:
         """Return for each id its store, or None."""
         found = await self._rows(
-            (b"get", (array({id for id in ids if id <= MAX_INTEGER}),)), deadline
+            (b"get", (array({id for id in ids if id <= MAX_INTEGER}),)), response_deadline(since)
         )
         if found and found[0][-1] is None:
             single_row([])  # there is no epoch, because the row of `collection` is missing

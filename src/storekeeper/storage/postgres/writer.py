@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from secrets import token_hex
 
+from storekeeper.concurrency.batcher import response_deadline
 from storekeeper.domain import commands
 from storekeeper.domain.commands import (
     MAX_KEYS,
@@ -90,16 +91,16 @@ Execute = Callable[..., Awaitable[list[Result]]]
 """`_execute` on the connection of a transaction."""
 
 
-class Writer:
+class PostgresWriter:
     """A `write_queue.Writer`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._deleting: asyncio.Task[None] | None = None
 
-    async def probe(self, deadline: float) -> None:
+    async def probe(self, since: float) -> None:
         try:
-            async with self._transaction(deadline) as execute:
+            async with self._transaction(since) as execute:
                 filler = token_hex(PROBE_BYTES // 2)  # so that nothing of it can be compressed
                 await execute(
                     (b"begin", ()), (b"lock", ()), (b"fill probe", (filler,)), (b"commit", ())
@@ -108,8 +109,8 @@ class Writer:
         except InvalidWrite as invalid:  # by a trigger
             raise invalid.args[0] from None
 
-    async def commit(self, batch: Sequence[Command], deadline: float) -> Sequence[commands.Result]:
-        async with self._transaction(deadline) as execute:
+    async def commit(self, batch: Sequence[Command], since: float) -> Sequence[commands.Result]:
+        async with self._transaction(since) as execute:
             before, replicated = await self._begin(execute, batch)
             now = time.time_ns() // 1_000_000
             applied = commands.apply(batch, before, now)
@@ -130,9 +131,10 @@ class Writer:
             await self._pool.execute((b"delete keys", (time.time_ns() // 1_000_000 - MIN_KEY_AGE,)))
 
     @asynccontextmanager
-    async def _transaction(self, deadline: float) -> AsyncIterator[Execute]:
+    async def _transaction(self, since: float) -> AsyncIterator[Execute]:
         """Yield what executes statements on a connection; roll back what they have not
         committed."""
+        deadline = response_deadline(since)
         connection = await self._pool.acquire(deadline)
         try:
             yield partial(_execute, connection, deadline)

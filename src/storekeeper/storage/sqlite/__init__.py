@@ -33,11 +33,10 @@ from storekeeper.storage.intake import Session
 from storekeeper.storage.sqlite import connections, errors, replacement, schema
 from storekeeper.storage.sqlite import session as imports
 from storekeeper.storage.sqlite import snapshot as bulk
-from storekeeper.storage.sqlite.committer import Committer
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader, find
 from storekeeper.storage.sqlite.statements import as_json
-from storekeeper.storage.sqlite.writer import Writer
+from storekeeper.storage.sqlite.writer import SqliteWriter
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
 
 T = TypeVar("T")
@@ -70,12 +69,10 @@ class SqliteCollection(QueuedWrites, Collection):
             )
             self._reader = Reader(self._connection)
             self._identity = FileIdentity(path)
-            committer = Committer(
-                connections.connect(path, timeout=connections.START_TIMEOUT), self._identity
-            )
+            writing = connections.connect(path, timeout=connections.START_TIMEOUT)
         self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(committer, self._on_failure)
+        self._writer = SqliteWriter(writing, self._identity, self._on_failure)
         self._queue = WriteQueue(self._writer)
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
 

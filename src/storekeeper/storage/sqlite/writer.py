@@ -1,19 +1,42 @@
-"""The event loop's half of writing: a thread carries out the batches."""
+"""The thread that commits: a batch becomes one transaction, one fsync.
+
+`SqliteWriter` has a half on the event loop, which waits at most until a response is due, and a
+half on the thread, which owns the connection and knows nothing of the queue.
+"""
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from storekeeper.concurrency import batcher
+import apsw
+
+from storekeeper.concurrency.batcher import response_deadline
 from storekeeper.concurrency.threads import is_done, run_into
-from storekeeper.domain.commands import Command, Result
+from storekeeper.domain import commands as domain
+from storekeeper.domain.commands import (
+    MAX_KEYS,
+    MIN_KEY_AGE,
+    MIN_KEYS,
+    Batch,
+    Before,
+    Command,
+    Remembered,
+    Result,
+    apply,
+)
 from storekeeper.domain.errors import DISK_STALLED, Outcome, Unavailable
-from storekeeper.storage.sqlite import errors
-from storekeeper.storage.sqlite.committer import Committer
+from storekeeper.domain.search import folded
+from storekeeper.log.events import Event, emit
+from storekeeper.storage.sqlite import connections, errors, statements
+from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.write_queue import InvalidWrite
+from storekeeper.storage.write_state import PROBE_BYTES
 
 T = TypeVar("T")
 
@@ -21,41 +44,57 @@ LOCK_TIMEOUT = 3.5
 """Seconds after which a write that finds the file locked all the time is refused; nothing was
 written."""
 
+_FILL_PROBE = f"INSERT OR REPLACE INTO probe (one, filler) VALUES (1, randomblob({PROBE_BYTES}))"
+_EMPTY_PROBE = "DELETE FROM probe"
 
-class Writer:
-    """A `write_queue.Writer`. `fail` is called on the loop, perhaps after a deadline, when no
-    more can be written."""
 
-    def __init__(self, committer: Committer, fail: Callable[[errors.Failure], None]) -> None:
-        self._committer = committer
+class SqliteWriter:
+    """A `write_queue.Writer`: the thread that commits, and the connection that only it uses.
+
+    `identity` is that of the file when it was opened. `fail` is called on the loop, perhaps after
+    the response was due, when no more can be written.
+    """
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        identity: FileIdentity,
+        fail: Callable[[errors.Failure], None],
+    ) -> None:
+        self.connection = connection
+        self._identity = identity
         self._fail = fail
+        self._execute = connection.execute
+        self._lock_deadline = 0.0
+        connections.retry_lock_until(connection, lambda: self._lock_deadline)
         self._loop = asyncio.get_running_loop()
         self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._under_way: Future[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="storekeeper-writer", daemon=True)
         self._thread.start()
 
-    async def commit(self, commands: Sequence[Command], deadline: float) -> Sequence[Result]:
-        return await self._carry_out(partial(self._committer.commit, commands), deadline)
+    # On the event loop:
 
-    async def probe(self, deadline: float) -> None:
-        await self._carry_out(self._committer.probe, deadline)
+    async def commit(self, commands: Sequence[Command], since: float) -> Sequence[Result]:
+        return await self._run_on_thread(partial(self._commit, commands), since)
+
+    async def probe(self, since: float) -> None:
+        await self._run_on_thread(self._probe, since)
 
     def close(self) -> None:
         """End the thread and close its connection, unless the disk does not respond."""
         self._inbox.put(None)
         if self._under_way is None or self._under_way.done():
-            self._committer.close()
+            self.connection.close()
 
-    async def _carry_out(self, write: Callable[[float], T], deadline: float) -> T:
-        if not await self._is_done(
-            deadline
-        ):  # the disk has not responded to a batch that was given up
+    async def _run_on_thread(self, work: Callable[[float], T], since: float) -> T:
+        """Call `work` with the time until which it may wait for the lock; return its result."""
+        deadline = response_deadline(since)
+        if not await self._is_idle(deadline):  # it still has a batch that was given up
             raise Unavailable(DISK_STALLED)
         self._under_way = Future()
-        work = partial(write, deadline - batcher.RESPONSE_TIMEOUT + LOCK_TIMEOUT)
-        self._inbox.put(partial(run_into, self._under_way, partial(self._reporting, work)))
-        if not await self._is_done(deadline):
+        self._inbox.put(partial(run_into, self._under_way, partial(work, since + LOCK_TIMEOUT)))
+        if not await self._is_idle(deadline):
             raise Unavailable(DISK_STALLED, Outcome.UNKNOWN)
         try:
             result: T = self._under_way.result()
@@ -63,20 +102,107 @@ class Writer:
         finally:
             self._under_way = None  # else it would keep an error, whose frames have the batch
 
-    async def _is_done(self, deadline: float) -> bool:
-        return self._under_way is None or await is_done(
-            self._under_way, self._thread, deadline - self._loop.time()
-        )
+    async def _is_idle(self, deadline: float) -> bool:
+        if self._under_way is None:
+            return True
+        return await is_done(self._under_way, self._thread, deadline - self._loop.time())
 
-    # On the thread:
+    # On the thread. `lock_deadline` is on the monotonic clock, as is the loop's: if the file stays
+    # locked until then, nothing is written.
 
     def _run(self) -> None:
         for work in iter(self._inbox.get, None):
             work()
 
-    def _reporting(self, work: Callable[[], T]) -> T:
+    def _commit(self, commands: Sequence[Command], lock_deadline: float) -> list[Result]:
+        """Apply commands in one transaction; return their results in the same order.
+
+        Raises InvalidWrite, Unavailable.
+        """
+        with self._refusing(lock_deadline):
+            with self._transaction():
+                now = time.time_ns() // 1_000_000
+                batch = apply(commands, self._before(commands), now)
+                if batch.changes:
+                    self._add_changes(batch)
+                if batch.keys:
+                    rows = [(*entry, now) for entry in batch.keys]
+                    self._execute(statements.ADD_KEYS, (statements.as_json(rows),))
+            if batch.keys:
+                self._delete_keys(now)
+            self._identity.check()
+        return batch.results
+
+    def _probe(self, lock_deadline: float) -> None:
+        """Write PROBE_BYTES and delete them. Raises Unavailable."""
+        with self._refusing(lock_deadline):
+            for statement in (_FILL_PROBE, _EMPTY_PROBE):
+                with self._transaction():
+                    self._execute(statement)
+
+    @contextmanager
+    def _refusing(self, lock_deadline: float) -> Iterator[None]:
+        """Raise InvalidWrite or Unavailable for whatever error there is."""
+        self._lock_deadline = lock_deadline
         try:
-            return work()
-        except errors.Failure as failure:
-            self._loop.call_soon_threadsafe(self._fail, failure)
-            raise Unavailable(failure.problem, Outcome.UNKNOWN) from None
+            yield
+        except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
+            raise InvalidWrite(error) from None
+        except BaseException as error:  # noqa: BLE001 - also a bug: nobody knows what it left
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: BaseException) -> Unavailable:
+        """Return why a batch is refused; report a failure, after which no more can be written."""
+        unavailable = errors.to_unavailable(error, Outcome.UNKNOWN)
+        if unavailable:
+            return unavailable
+        failure = errors.to_failure(error, self.connection)
+        self._loop.call_soon_threadsafe(self._fail, failure)
+        return Unavailable(failure.problem, Outcome.UNKNOWN)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with connections.transaction(self.connection, "IMMEDIATE"):
+            self._identity.check()  # before anything is written: others may use another log
+            yield
+
+    def _before(self, commands: Sequence[Command]) -> Before:
+        """Return what the batch needs to know of the collection."""
+        count, version, epoch, at = self._execute(statements.STATE).get
+        versions: dict[int, int] = {}
+        equal: list[int] = []
+        # Ids are dense, and a greater one may be too large for SQLite.
+        replacements = [row for row in domain.replacements(commands) if row[1] <= count]
+        if replacements:
+            found = self._execute(statements.COMPARE, (statements.as_json(replacements),)).get
+            ids, their_versions, equal = map(statements.decode_integers, found)
+            versions = dict(zip(ids, their_versions, strict=True))
+        remembered: dict[str, Remembered] = {}
+        if keys := domain.keys_of(commands):
+            found_keys = self._execute(statements.FIND_KEYS, (statements.as_json(keys),))
+            remembered = {key: Remembered(*values) for key, *values in found_keys}
+        return Before(count, version, at, epoch, versions, frozenset(equal), remembered)
+
+    def _add_changes(self, batch: Batch) -> None:
+        self._execute(statements.ADD_CHANGES, (statements.as_json(batch.changes),))
+        for statement, changes in (
+            (statements.INSERT, batch.created),
+            (statements.UPDATE, batch.replaced),
+        ):
+            if changes:
+                rows = [
+                    (seq, folded(name, address)) for seq, _, name, address, *_ in changes.values()
+                ]
+                self._execute(statement, (statements.as_json(rows),))
+
+    def _delete_keys(self, now: int) -> None:
+        """Delete the oldest keys that need not be remembered any longer (decision 36), in a
+        transaction of its own."""
+        last, at, newest = self._execute(statements.LAST_OLD_KEY).get or (1, now, 0)
+        kept = MIN_KEYS if at < now - MIN_KEY_AGE else MAX_KEYS
+        if last > newest - kept:
+            return
+        try:
+            self._execute(statements.DELETE_KEYS, (last,))
+        except (apsw.ConstraintError, apsw.SQLError, apsw.BusyError, apsw.FullError) as error:
+            emit(Event.DATABASE_REFUSED, reason=f"old Idempotency-Keys stay: {error}")
