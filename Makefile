@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http thorough soak load faults sbom audit release clean
+.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http fuzz-imports thorough soak load faults sbom audit release clean
 
 help:  ## lists the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,9 @@ fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAP
 
 fuzz-http: .venv/.dev  ## a million damaged requests; FUZZ="--requests=20000 --seed=7" for fewer
 	@$(BIN)/python -m tests.campaigns.fuzz_http $(FUZZ)
+
+fuzz-imports: .venv/.dev  ## 10,000 files that are made to stop the service; FUZZ="--files=500 --seed=7" for others
+	@$(BIN)/python -m tests.campaigns.fuzz_imports $(FUZZ)
 
 soak: .venv/.dev  ## two hours of kills, power losses, histories and load; SOAK="--minutes=10 --kills=20 --steady=5" for less
 	@$(BIN)/python -m tests.campaigns.soak $(SOAK)

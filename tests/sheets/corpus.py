@@ -5,6 +5,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import xlsxwriter  # type: ignore[import-untyped]  # it has no types
@@ -48,6 +49,7 @@ def workbook(*rows: Sequence[object], write: Callable[[Any], object] = lambda _:
     """Return an XLSX file with these rows; `write` adds what rows cannot have."""
     file = io.BytesIO()
     with xlsxwriter.Workbook(file, {"strings_to_urls": False}) as book:
+        book.set_properties({"created": datetime(1980, 1, 1, tzinfo=UTC)})
         sheet = book.add_worksheet()
         for number, row in enumerate(rows):
             sheet.write_row(number, 0, row)
