@@ -69,7 +69,8 @@ def import_(  # noqa: PLR0913 - each is an option
     match: Annotated[
         str | None,
         typer.Option(
-            help="What tells the store of a row: id, name, or a column of the file; key:id is a column that is called so."
+            help="What tells the store of a row: id, name, or a column of the file;"
+            " key:id is a column that is called so."
         ),
     ] = None,
     add: Annotated[bool, typer.Option("--add", help="Add all rows as new stores.")] = False,
