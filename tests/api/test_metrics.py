@@ -207,6 +207,8 @@ async def test_writes_are_counted_by_what_they_led_to(tmp_path: Path) -> None:
         assert found[series("stores")] == 2
         assert found[series("changes")] == 3
         assert 0 <= found[series("seconds_since_last_change")] < 60
+        assert found[series("latest_change_ahead_seconds")] == 0
+        assert found[series("wrong_clock_commits_total")] == 0
         assert found[series("write_queue")] == 0
 
 
@@ -281,6 +283,7 @@ async def test_a_database_that_is_away_takes_only_its_own_series_with_it(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["stores", "changes", "seconds_since_last_change", "database_bytes"]
+    names += ["latest_change_ahead_seconds"]
     names += ["disk_free_bytes"] if database.url.startswith("sqlite") else []
     async with inside(tmp_path, database=database.url) as service:
         await respond(service, create("First"))

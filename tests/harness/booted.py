@@ -158,7 +158,7 @@ def _running(root: Path, groups: list[Path], told: Path) -> Iterator[int]:
             except TimeoutError:
                 process.kill()
                 need("nspawn", f"no machine boots here: {process.communicate()[1]}")
-    # Closed: what it continues to tell would fill the socket, and it would wait for a reader.
+    # Closed: its later messages would fill the socket, and it would wait for a reader.
     leader = _leader(said)
     try:
         yield leader

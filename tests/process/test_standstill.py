@@ -30,7 +30,8 @@ from tests.harness.databases import Sqlite, handle
 from tests.harness.in_process import inside, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
-from tests.harness.process import TIMEOUT, Running, serving
+from tests.harness.metrics import scrape, series
+from tests.harness.process import TIMEOUT, Running, run, serving
 from tests.harness.stores import shown
 from tests.harness.wire import Wire, create, dial, request
 
@@ -230,6 +231,34 @@ def test_a_clock_that_jumps_ends_no_wait_and_breaks_no_order(tmp_path: Path, lib
             range(1, 5)
         )
         assert service.stop() == 0
+
+
+def test_a_clock_that_was_wrong_for_one_write_is_reported(tmp_path: Path, library: str) -> None:
+    """Ten years ahead, then right: later changes have the time of that one."""
+    environment, file = clock(tmp_path, library)
+    backup = tmp_path / "backup.db"
+    url = f"sqlite:///{tmp_path}/stores.db"
+    with serving(tmp_path, env=environment) as service:
+        for days, wrong_commits in ((0, 0), (3650, 1), (0, 3)):
+            set_clock(file, days)
+            until(lambda: service_is_off_by(service, days))  # noqa: B023 - asked at once
+            for _ in range(1 if days else 2):
+                store(service, "A")
+            found = scrape(service)
+            assert found[series("wrong_clock_commits_total")] == wrong_commits
+        assert 3649 * DAY < found[series("latest_change_ahead_seconds")] < 3651 * DAY
+        assert found[series("seconds_since_last_change")] == 0
+        lines = [line for line in service.log.splitlines() if "the clock is or was wrong" in line]
+        assert len(lines) == 2
+        assert "expected=" in lines[0]
+        assert "latest_change=" in lines[1]
+        assert run("backup", str(backup), "--database", url).returncode == 0
+        assert service.stop() == 0
+    done = run("verify", str(backup))
+    good, remark = done.stderr.decode().splitlines()
+    assert (done.returncode, good) == (0, f"{backup} is good")
+    assert remark.startswith("Remark: 3 changes are dated after now, from number 3 on and up to 20")
+    assert run("restore", str(backup), "--database", url).returncode == 0
 
 
 @pytest.mark.thorough

@@ -52,6 +52,11 @@ tests:
       - {series: 'storekeeper_database_bytes{instance="good"}', values: '1000x30'}
       - {series: 'storekeeper_last_backup_timestamp_seconds{instance="bad"}', values: '-140000x30'}
       - {series: 'storekeeper_last_backup_timestamp_seconds{instance="good"}', values: '0x30'}
+      - {series: 'storekeeper_latest_change_ahead_seconds{instance="bad"}', values: '100000000x30'}
+      - {series: 'storekeeper_latest_change_ahead_seconds{instance="good"}', values: '1x30'}
+      - {series: 'storekeeper_latest_change_ahead_seconds{instance="now ahead"}', values: '0x30'}
+      - {series: 'storekeeper_wrong_clock_commits_total{instance="now ahead"}', values: '0 1x29'}
+      - {series: 'storekeeper_wrong_clock_commits_total{instance="good"}', values: '3x30'}
     promql_expr_test:
       - expr: 'count by (alertname, instance) (ALERTS{alertstate="firing"})'
         eval_time: 20m
@@ -62,6 +67,8 @@ tests:
           - {labels: '{alertname="StorekeeperSlowCommits", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperDiskNearlyFull", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperNoBackup", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperWrongClock", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperWrongClock", instance="now ahead"}', value: 1}
 """
 
 

@@ -20,6 +20,7 @@ from storekeeper.domain.errors import KeyReused, Outcome, PreconditionFailed, Un
 from storekeeper.domain.stores import Replay, Store
 from storekeeper.http.limits import Limits
 from storekeeper.http.runtime import Served
+from storekeeper.storage import clock
 from storekeeper.storage.collection import Collection
 
 OTHER = "other"
@@ -73,6 +74,9 @@ FAMILIES = {
         "histogram", "Transactions of writes, with their waits.", {"le": _PARTS}
     ),
     "refused": Family("counter", "What a limit refused or closed.", {"reason": _LIMITS}),
+    "wrong_clock_commits": Family(
+        "counter", "Transactions whose changes are dated by a clock that was wrong by over a day."
+    ),
     "worker_restarts": Family("counter", "Workers that were lost and replaced."),
     "connections": Family("gauge", "Open connections."),
     "listeners": Family("gauge", "Clients that listen to changes."),
@@ -83,6 +87,9 @@ FAMILIES = {
     "changes": Family("gauge", "Changes so far: the version of the list.", asked=True),
     "seconds_since_last_change": Family(
         "gauge", "Age of the latest change; absent while there is none.", asked=True
+    ),
+    "latest_change_ahead_seconds": Family(
+        "gauge", "How far the latest change is dated ahead of now; 0 if it is not.", asked=True
     ),
     "database_bytes": Family(
         "gauge", "Size of the file and its log, or of the database of PostgreSQL.", asked=True
@@ -186,6 +193,7 @@ class Metrics:
         collection.observe_writes(self.observe_writes)
         self.watch(lambda: collection.queued_writes()[0], "write_queue")
         self.watch(lambda: collection.queued_writes()[1], "refused", "writes")
+        self.watch(lambda: clock.WATCH.wrong_commits, "wrong_clock_commits")
         self.watch(lambda: len(limits.connections.open), "connections")
         self.watch(lambda: limits.connections.refused, "refused", "connections")
         self.watch(lambda: limits.receive_budget.refused, "refused", "requests")

@@ -63,8 +63,9 @@ def verify(
 
     Ids and changes have to be numbered without a hole, and each store has to be what its latest
     change made of it. A SQLite file also has to be whole, and to have the SHA-256 that is beside
-    it, if there is one. The service may be running. The exit status is 0 if all is good, 1 if
-    not, 2 if that could not be found out.
+    it, if there is one. Changes that are dated after now are remarked on, and are good all the
+    same. The service may be running. The exit status is 0 if all is good, 1 if not, 2 if that
+    could not be found out.
     """
     from storekeeper.storage import backups, databases
 
@@ -75,6 +76,8 @@ def verify(
         print_line(f"{name}: {problem}")
     if not problems:
         print_line(f"{name} is good")
+        for remark in backups.remarks(url):
+            print_line(f"Remark: {remark}")
     return int(bool(problems))
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from storekeeper.domain.errors import CannotStart, Damaged, StorekeeperError, Unavailable
 from storekeeper.domain.search import MAX_SEARCHED_LENGTH, folded
-from storekeeper.storage import atomicfile, databases
+from storekeeper.storage import atomicfile, clock, databases
 from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.sqlite import SqliteDatabase
 from storekeeper.storage.sqlite.replacement import Place
@@ -38,6 +38,7 @@ _MISFIT = """SELECT c.seq FROM changes c LEFT JOIN changes p ON p.seq = c.seq - 
   ORDER BY c.seq LIMIT 20"""
 _SEARCHED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}), folded FROM stores
   ORDER BY id"""  # noqa: S608 - of a constant
+_DATED_LATER = "SELECT count(*), min(seq), max(at) FROM changes WHERE at > $1"
 _VERSION = "SELECT coalesce(max(seq), 0) FROM changes"
 _CHANGE = "SELECT store_id, name, address, at FROM changes WHERE seq = $1"
 _LATER_STORES = "SELECT DISTINCT store_id FROM changes WHERE seq > $1 ORDER BY store_id LIMIT 20"
@@ -151,7 +152,7 @@ def _mark(url: str) -> None:
     """Note in the database when its latest backup was made, for the metrics, unless nothing can
     be written there."""
     with suppress(CannotStart, Unavailable), databases.writing(url) as session:
-        session.write(_MARK, (time.time_ns() // 1_000_000,))
+        session.write(_MARK, (clock.now(),))
 
 
 def _delete_outdated(file: Path, keep: int, url: str) -> None:
@@ -199,6 +200,18 @@ def verify(url: str) -> list[str]:
             return _problems(snapshot, found.check)
     except Damaged as error:
         return [error.problem]
+
+
+def remarks(url: str) -> list[str]:
+    """Return what is not wrong with a database, but odd: nothing is refused for it. Raises
+    CannotStart, Unavailable."""
+    with databases.database(url).snapshot() as snapshot:
+        ((count, first, latest),) = snapshot.select(_DATED_LATER, clock.now())
+    if not count:
+        return []
+    changes = "1 change is" if count == 1 else f"{count:,} changes are"
+    dated = f"dated after now, from number {first} on and up to {clock.utc(latest)}"
+    return [f"{changes} {dated}: the clock is or was wrong"]
 
 
 def _problems(snapshot: Snapshot, check: str) -> list[str]:

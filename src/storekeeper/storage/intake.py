@@ -4,7 +4,6 @@ The rows are staged, and compared with the stores, before the lock of writers is
 they are compared again only if there was a change in between.
 """
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -30,6 +29,7 @@ from storekeeper.domain.intake import (
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
 from storekeeper.domain.search import MAX_SEARCHED_LENGTH
 from storekeeper.domain.stores import Payload
+from storekeeper.storage import clock
 from storekeeper.storage.sql import CHANGES, CONTENT, EXTERNAL_IDS, FIELDS
 
 STAGED = """staged (place INTEGER PRIMARY KEY, line bigint, key text, version text, wrong text, has_address bigint,
@@ -119,7 +119,10 @@ def carry_out(
             plan = _make_plan(session, options, check, begin_rejects)
             review(plan)
             _refuse(plan)
-        _write(session, plan)
+        now = clock.now()
+        _write(session, plan, now)
+    if plan.report.created or plan.report.replaced:
+        clock.WATCH.committed(now, plan.numbers.at)
     return plan
 
 
@@ -249,10 +252,10 @@ _ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
   SELECT coalesce(max(n), 0) + 1, CAST($1 AS text), $2, $3, $4, CAST($5 AS text) FROM keys"""
 
 
-def _write(session: Session, plan: Plan) -> None:
+def _write(session: Session, plan: Plan, now: int) -> None:
     options, report, before = plan.options, plan.report, plan.numbers
     changes = report.created + report.replaced
-    version, now = before.version + changes, time.time_ns() // 1_000_000
+    version = before.version + changes
     report.version = f"{version}.{before.epoch}"
     if report.created:
         _expect(report.created, session.write(_CREATE))

@@ -78,5 +78,7 @@ async def _numbers(collection: Collection) -> Mapping[str, float]:
     latest = await completed(collection.changes(ChangesQuery(NOW, 1, newest_first=True)))
     numbers: dict[str, float] = {"stores": state.total, "changes": state.version}
     for change in latest.changes:
-        numbers["seconds_since_last_change"] = max(0.0, time.time() - change.at / 1000)
+        age = time.time() - change.at / 1000
+        numbers["seconds_since_last_change"] = max(0.0, age)
+        numbers["latest_change_ahead_seconds"] = max(0.0, -age)
     return numbers

@@ -6,7 +6,6 @@ is written, with its COMMIT.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -27,6 +26,7 @@ from storekeeper.domain.search import folded
 from storekeeper.domain.stores import MAX_INTEGER, Store
 from storekeeper.domain.tokens import USED_INTERVAL
 from storekeeper.log.events import Event, emit
+from storekeeper.storage import clock
 from storekeeper.storage.postgres.pipeline import (
     ConnectionLost,
     PipelineConnection,
@@ -112,7 +112,7 @@ class PostgresWriter:
     async def commit(self, batch: Sequence[Command], since: float) -> Sequence[commands.Result]:
         async with self._transaction(since) as execute:
             before, replicated = await self._begin(execute, batch)
-            now = time.time_ns() // 1_000_000
+            now = clock.now()
             applied = commands.apply(batch, before, now)
             # A write that changes nothing may acknowledge what was committed while the standby was
             # away. So commit it too: the COMMIT waits for the standby, because the lock of the row
@@ -121,6 +121,8 @@ class PostgresWriter:
                 replicated and any(isinstance(result, Store) for result in applied.results)
             ):
                 await self._finish(execute, applied, now)
+        if applied.changes:
+            clock.WATCH.committed(now, before.at)
         if commands.keys_of(batch) and (self._deleting is None or self._deleting.done()):
             self._deleting = asyncio.create_task(self._delete_keys())
         return applied.results
@@ -128,7 +130,7 @@ class PostgresWriter:
     async def _delete_keys(self) -> None:
         """Delete old keys (decision 36), whatever comes of the writes; a refusal is logged."""
         with suppress(Unavailable):
-            await self._pool.execute((b"delete keys", (time.time_ns() // 1_000_000 - MIN_KEY_AGE,)))
+            await self._pool.execute((b"delete keys", (clock.now() - MIN_KEY_AGE,)))
 
     @asynccontextmanager
     async def _transaction(self, since: float) -> AsyncIterator[Execute]:

@@ -6,7 +6,6 @@ half on the thread, which owns the connection and knows nothing of the queue.
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from storekeeper.domain.commands import (
 from storekeeper.domain.errors import DISK_STALLED, Outcome, Unavailable
 from storekeeper.domain.search import folded
 from storekeeper.log.events import Event, emit
+from storekeeper.storage import clock
 from storekeeper.storage.sqlite import connections, errors, statements
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.write_queue import InvalidWrite
@@ -121,8 +121,8 @@ class SqliteWriter:
         """
         with self._refusing(lock_deadline):
             with self._transaction():
-                now = time.time_ns() // 1_000_000
-                batch = apply(commands, self._before(commands), now)
+                now, before = clock.now(), self._before(commands)
+                batch = apply(commands, before, now)
                 if batch.changes:
                     self._add_changes(batch)
                 if batch.keys:
@@ -131,6 +131,8 @@ class SqliteWriter:
             if batch.keys:
                 self._delete_keys(now)
             self._identity.check()
+        if batch.changes:
+            clock.WATCH.committed(now, before.at)
         return batch.results
 
     def _probe(self, lock_deadline: float) -> None:

@@ -1,0 +1,69 @@
+"""The clock that dates changes, and whether it can be right. No time is corrected (decision 41)."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from storekeeper.log.events import Event, emit
+
+MAX_ERROR = 24 * 60 * 60 * 1000
+"""Milliseconds by which the clock may be wrong before that is logged and counted."""
+
+# It continues while the machine sleeps. On macOS, CLOCK_MONOTONIC does so too.
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def now() -> int:
+    """Return the time by the clock, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _since_boot() -> int:
+    """Return how long the machine has run, in milliseconds; nobody can set that."""
+    return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
+
+
+def utc(at: int) -> str:
+    """Return a time in milliseconds since 1970 as people read it, in UTC to the minute."""
+    try:
+        return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H:%M}Z"
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{at} ms after 1970"
+
+
+class ClockWatch:
+    """Counts the commits of a process that a wrong clock dated, and logs the first for each reason.
+
+    The clock is wrong if it is over MAX_ERROR before the latest change, or ahead of what the start
+    of the process and the time since then make. Either it is wrong now, or it was at the latest
+    change or at the start.
+    """
+
+    def __init__(self, since_boot: Callable[[], int] = _since_boot) -> None:
+        self.wrong_commits = 0
+        self._since_boot = since_boot
+        self._boot = now() - since_boot()
+        """When the machine was started, by the clock as it was when this process was."""
+        self._reason = ""
+        """Why the clock was wrong at the latest commit, "" if it was not."""
+
+    def committed(self, clock: int, latest: int) -> None:
+        """Take note of changes that were committed when it was `clock`, after one of `latest`."""
+        expected = self._boot + self._since_boot()
+        if latest - clock > MAX_ERROR:
+            self._report("before the latest change", clock=utc(clock), latest_change=utc(latest))
+        elif clock - expected > MAX_ERROR:
+            reason = "ahead of the time since the start"
+            self._report(reason, clock=utc(clock), expected=utc(expected))
+        else:
+            self._reason = ""
+
+    def _report(self, reason: str, **times: str) -> None:
+        self.wrong_commits += 1
+        if reason != self._reason:
+            emit(Event.CLOCK_WRONG, reason=reason, **times)
+        self._reason = reason
+
+
+WATCH = ClockWatch()
+"""The one of this process."""

@@ -1,0 +1,121 @@
+"""A clock that is wrong by over a day: the changes that it dates are counted, and the first is
+logged."""
+
+import time
+from typing import NamedTuple
+
+import pytest
+
+from storekeeper.domain.commands import Create
+from storekeeper.domain.stores import Payload
+from storekeeper.log.events import Event
+from storekeeper.storage import backups, clock
+from storekeeper.storage.clock import MAX_ERROR, ClockWatch
+from tests.harness.collection import create
+from tests.harness.databases import Database, handle
+
+DAY_AND_A_BIT = MAX_ERROR + 60_000
+LESS_THAN_A_DAY = MAX_ERROR - 60_000
+
+
+class Times(NamedTuple):
+    """Milliseconds since the process started: by the clock, since boot, and of the latest change."""
+
+    clock: int
+    since_boot: int
+    latest: int
+
+
+FINE = {
+    "all as it is": Times(5, 5, 0),
+    "no change yet": Times(5, 5, -clock.now()),
+    "less than a day before the latest change": Times(5, 5, LESS_THAN_A_DAY),
+    "less than a day ahead": Times(LESS_THAN_A_DAY, 5, 0),
+    "the machine slept": Times(DAY_AND_A_BIT, DAY_AND_A_BIT, 0),
+    "set back, but not before the latest change": Times(-DAY_AND_A_BIT, 5, -DAY_AND_A_BIT),
+}
+BEHIND = {"reason", "clock", "latest_change"}
+AHEAD = {"reason", "clock", "expected"}
+WRONG = {
+    "before the latest change": (Times(5, 5, DAY_AND_A_BIT), BEHIND),
+    "set back": (Times(-DAY_AND_A_BIT, 5, 0), BEHIND),
+    "ahead": (Times(DAY_AND_A_BIT, 5, 0), AHEAD),
+    "both wrong": (Times(DAY_AND_A_BIT, 5, 3 * MAX_ERROR), BEHIND),
+    "at the end of time": (Times(2**62, 5, 0), AHEAD),
+}
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """The names of the times of each line that is logged."""
+    lines: list[set[str]] = []
+
+    def emit(event: Event, **fields: str) -> None:
+        assert event is Event.CLOCK_WRONG
+        lines.append(set(fields))
+
+    monkeypatch.setattr(clock, "emit", emit)
+    return lines
+
+
+class Watched:
+    """A watch of a process that starts now, told of commits at made-up times."""
+
+    def __init__(self) -> None:
+        self._start, self._boot = clock.now(), 0
+        self.watch = ClockWatch(lambda: self._boot)
+
+    def commit(self, times: Times) -> None:
+        self._boot = times.since_boot
+        self.watch.committed(self._start + times.clock, self._start + times.latest)
+
+
+@pytest.mark.parametrize("case", FINE)
+def test_a_clock_that_may_be_right_is_not_reported(case: str, logged: list[set[str]]) -> None:
+    watched = Watched()
+    watched.commit(FINE[case])
+    assert (watched.watch.wrong_commits, logged) == (0, [])
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_clock_is_counted_each_time_and_logged_once(
+    case: str, logged: list[set[str]]
+) -> None:
+    times, fields = WRONG[case]
+    watched = Watched()
+    for _ in range(3):
+        watched.commit(times)
+    assert (watched.watch.wrong_commits, logged) == (3, [fields])
+    watched.commit(FINE["all as it is"])
+    watched.commit(times)
+    assert (watched.watch.wrong_commits, logged) == (4, [fields, fields])
+
+
+async def test_every_way_to_change_the_list_is_watched(
+    database: Database, monkeypatch: pytest.MonkeyPatch, logged: list[set[str]]
+) -> None:
+    """A write and an import, by a clock ten years ahead, then by the right one."""
+    watch = ClockWatch()
+    monkeypatch.setattr(clock, "WATCH", watch)
+    right, ten_years = time.time_ns, 3650 * MAX_ERROR * 1_000_000
+    async with handle(database) as collection:
+        await create(collection, Payload("Before"))
+        assert watch.wrong_commits == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time_ns", lambda: right() + ten_years)
+            await collection.write(Create(Payload("Ahead"), key=("a", 1)))
+            await collection.load([Payload("Imported ahead")])
+        await collection.write(Create(Payload("Ahead"), key=("a", 1)))  # a replay dates nothing
+        assert (watch.wrong_commits, logged) == (2, [AHEAD])
+        await create(collection, Payload("Behind"))
+        await collection.load([Payload("Imported behind")])
+        assert (watch.wrong_commits, logged) == (4, [AHEAD, BEHIND])
+    assert backups.verify(database.url) == []
+    [remark] = backups.remarks(database.url)
+    assert remark.startswith("4 changes are dated after now, from number 2 on and up to 20")
+
+
+async def test_changes_of_a_right_clock_need_no_remark(database: Database) -> None:
+    async with handle(database) as collection:
+        await create(collection, Payload("A"))
+    assert backups.remarks(database.url) == []
