@@ -94,6 +94,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 0
 
 
+_TYPES = get_type_hints(Settings, include_extras=True)
+"""The type of each setting, with its range."""
+
 OF_ONE_START = frozenset({"create"})
 """The settings without a variable: whatever restarts the service may not make a database again."""
 
@@ -119,12 +122,7 @@ def make(values: Mapping[str, Any]) -> Settings:
     given = {name: value for name, value in values.items() if value is not None}
     if "database" not in given:
         given["create"] = True
-    try:
-        settings = msgspec.convert(given, Settings, strict=False)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$.")
-        name = path.rstrip("`")
-        raise _invalid(name, reason[0].lower() + reason[1:], values.get(name)) from None
+    settings = Settings(**{name: _converted(name, value) for name, value in given.items()})
     if (
         settings.database != settings.database.strip()
     ):  # else a file of that name is made; a URL may have a password
@@ -139,6 +137,15 @@ def make(values: Mapping[str, Any]) -> Settings:
                 "allowed_host", "expected a host name without a port, such as stores.example", host
             )
     return settings
+
+
+def _converted(name: str, value: Any) -> Any:
+    """Return a value as the type of its setting. Raises CannotStart."""
+    try:
+        return msgspec.convert(value, _TYPES[name], strict=False)
+    except msgspec.ValidationError as error:
+        reason = str(error)
+        raise _invalid(name, reason[0].lower() + reason[1:], value) from None
 
 
 def _invalid(name: str, reason: str, value: Any = None) -> CannotStart:

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storekeeper.domain.intake import Row
-from storekeeper.domain.problems import MAX_WRONG_LENGTH, decode_wrong
+from storekeeper.domain.problems import MAX_WRONG_LENGTH, decode_wrong, message_of
 from storekeeper.domain.stores import MAX_CONTENT_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES
 from storekeeper.sheets import BadFile
@@ -32,7 +32,10 @@ def rows(data: str | bytes, **layout: object) -> list[Row]:
 
 
 def said(row: Row) -> list[str]:
-    return [each.message or each.reason.one for each in decode_wrong(row.wrong or "[]")]
+    return [
+        each.message or message_of(each.reason, each.column)
+        for each in decode_wrong(row.wrong or "[]")
+    ]
 
 
 # Templates.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from storekeeper.domain.commands import Create
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
 from storekeeper.domain.intake import Counts, Import, NeedsMatch, Plan, Refused, Row
+from storekeeper.domain.reasons import Reason
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
@@ -91,11 +92,11 @@ class TestImport:
         with pytest.raises(Refused) as refused:
             import_into(database, text, "id")
         problems = refused.value.report.problems
-        assert [(each.line, each.id, each.message) for each in problems] == [
-            (2, None, '"id" names no store'),
-            (3, None, '"id" names no store'),
-            (4, 1, '"id" occurs more than once in the file'),
-            (5, 1, '"id" occurs more than once in the file'),
+        assert [(each.line, each.id, each.reason, each.message) for each in problems] == [
+            (2, None, Reason.UNKNOWN_STORE, '"id" names no store'),
+            (3, None, Reason.UNKNOWN_STORE, '"id" names no store'),
+            (4, 1, Reason.REPEATED, '"id" occurs more than once in the file'),
+            (5, 1, Reason.REPEATED, '"id" occurs more than once in the file'),
         ]
         assert counts(import_into(database, text, "id", skip_bad=True)) == {"replaced": 1, "bad": 4}
         assert stores(database) == [(1, "Alpha", "1 Road", 1), (2, "E", None, 3)]
@@ -107,10 +108,10 @@ class TestImport:
         text = "name,address\nAlpha,2 Road\nBeta,3 Road\nDelta,\nEcho,1\nEcho,2\n"
         done = import_into(database, text, "name", skip_bad=True)
         assert counts(done) == {"created": 1, "replaced": 1, "bad": 3, "missing": 2}
-        assert [(each.line, each.value, each.message) for each in done.report.problems] == [
-            (3, "Beta", '"name" belongs to several stores'),
-            (5, "Echo", '"name" occurs more than once in the file'),
-            (6, "Echo", '"name" occurs more than once in the file'),
+        assert [(each.line, each.value, each.reason) for each in done.report.problems] == [
+            (3, "Beta", Reason.AMBIGUOUS),
+            (5, "Echo", Reason.REPEATED),
+            (6, "Echo", Reason.REPEATED),
         ]
         assert [store[:3] for store in stores(database)][::3] == [
             (1, "Alpha", "2 Road"),
@@ -140,12 +141,14 @@ class TestImport:
         text = f"Key,name\n ,A\n{'x' * 201},B\n{'x' * 200},C\nK,D\nK,E\n"
         done = import_into(database, text, "Key", skip_bad=True)
         assert counts(done) == {"created": 1, "bad": 4}
-        assert [each.message.partition('" ')[2] for each in done.report.problems] == [
-            "is required",
-            "length must be less than or equal to 200 characters long",
-            "occurs more than once in the file",
-            "occurs more than once in the file",
+        assert [(each.reason, each.message) for each in done.report.problems][:2] == [
+            (Reason.REQUIRED, '"Key" is required'),
+            (
+                Reason.TOO_LONG,
+                '"Key" length must be less than or equal to 200 characters long',
+            ),
         ]
+        assert {each.reason for each in done.report.problems[2:]} == {Reason.REPEATED}
         assert keys(database) == [(1, "Key", "x" * 200)]
 
     @pytest.mark.parametrize("match", ["id", "name", "Key"])

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from storekeeper.domain.errors import (
+    Code,
     EpochEnded,
     InvalidInput,
     KeyReused,
@@ -25,6 +26,8 @@ _NO_MEMORY = "There is not enough memory"
 
 class InvalidJson(StorekeeperError):
     """The body is not JSON text in UTF-8."""
+
+    code = Code.INVALID_JSON
 
     def __init__(self) -> None:
         super().__init__("Invalid request payload JSON format")

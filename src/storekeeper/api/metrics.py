@@ -36,8 +36,8 @@ _RESULTS: Mapping[object, str] = {
     Store: "stored",
     Replay: "replayed",
     NoneType: "not_found",
-    PreconditionFailed: "precondition_failed",
-    KeyReused: "key_reused",
+    PreconditionFailed: PreconditionFailed.code,
+    KeyReused: KeyReused.code,
     Outcome.NONE: "unavailable",
     Outcome.UNKNOWN: "unknown",
 }

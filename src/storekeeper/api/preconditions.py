@@ -12,6 +12,7 @@ import msgspec
 
 from storekeeper.domain.commands import ANY, Key, Tags, matches
 from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.http.request import KEY, field
 from storekeeper.http.response import JSON, NO_CACHE, Fields, Response, error_response
 
@@ -95,7 +96,8 @@ def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
         rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
         rules["idempotency-key"] = rule
     if rules:
-        raise InvalidInput("headers", {name: f'"{name}" {rule}' for name, rule in rules.items()})
+        violations = {name: Violation(Reason.MALFORMED, rule) for name, rule in rules.items()}
+        raise InvalidInput("headers", violations)
     return Preconditions(tags.get("if-match"), tags.get("if-none-match"))
 
 

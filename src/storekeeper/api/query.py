@@ -5,25 +5,21 @@ Each function reads the parameters that its route has and ignores all others.
 """
 
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from storekeeper.domain import search
 from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
-from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Import, OnConflict
-from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
-from storekeeper.sheets import TYPES, BadFile
-from storekeeper.sheets.columns import check_match, parse_maps
+from storekeeper.domain.parameters import Parameter, one_of, read
+from storekeeper.domain.stores import MAX_INTEGER, MAX_NAME_LENGTH
+from storekeeper.sheets import BadFile
+from storekeeper.sheets.columns import check_match, parse_column, parse_maps
 from storekeeper.sheets.encodings import check_encoding
-from storekeeper.sheets.export import Export
-from storekeeper.storage.collection import Moment, Query
-
-Parameters: TypeAlias = dict[str, tuple[Callable[[bytes], Any], str]]
-"""How the value of each parameter is read, if it is wrong with None, ValueError or BadFile; and
-what it must be."""
+from storekeeper.sheets.export import PARAMETERS, Export, options_of
+from storekeeper.storage.collection import AT, Moment, Query
 
 MAX_LIMIT = 1000
 """Stores of one page (decision 38), or changes."""
@@ -32,10 +28,6 @@ _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 """Longer than any name: what bytes that are not UTF-8 ask for equals none (decision 19)."""
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
-_TIME = re.compile(
-    rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z"
-)
-_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _URI = "!$%&'()*+,-./:;=?@_~[]"
 """What a URI may have beside letters and digits: targets have more (decision 48), which would
 end or break a link."""
@@ -63,9 +55,7 @@ def parse_store_query(query: bytes) -> Moment | None:
 def parse_export_query(query: bytes) -> Export:
     """Return which stores an export shall have, and how; raises InvalidInput with every
     violation."""
-    found = _read(query, _OF_EXPORTS)
-    names = {"q": "search", "with": "key_column"}
-    return Export(**{names.get(name, name): value for name, value in found.items()})
+    return options_of(_sent(query, PARAMETERS))
 
 
 def parse_changes_query(query: bytes) -> ChangesQuery:
@@ -101,35 +91,22 @@ def next_page(query: bytes, last: int) -> bytes:
     return quote_from_bytes(b"&".join(fields), _URI).encode()
 
 
-def _read(query: bytes, parameters: Parameters) -> dict[str, Any]:
-    """Return the values of those parameters that are in a query and not empty; raises
-    InvalidInput."""
-    sent: dict[bytes, list[bytes]] = {}
+def _read(query: bytes, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Return the values of those parameters that are in a query; raises InvalidInput with every
+    violation."""
+    return read(_sent(query, parameters), parameters)
+
+
+def _sent(query: bytes, parameters: Mapping[str, Parameter]) -> dict[str, list[bytes]]:
+    """Return the values of each of these parameters in a query."""
+    names = {name.encode(): name for name in parameters}
+    sent: dict[str, list[bytes]] = {}
     for field in query.replace(b"+", b" ").split(b"&"):
         key, _, value = field.partition(b"=")
-        sent.setdefault(unquote_to_bytes(key), []).append(unquote_to_bytes(value))
-    found: dict[str, Any] = {}
-    violations: dict[str, str] = {}
-    for name, (parse, rule) in parameters.items():
-        values = sent.get(name.encode())
-        if values is None or (values == [b""] and parse is not _parse_flag):
-            continue
-        if name == "map":  # the only one that may be repeated
-            values = [b"\0".join(values)]
-        try:
-            parsed = parse(values[0]) if len(values) == 1 else None
-        except (ValueError, BadFile):  # not UTF-8, for one
-            parsed = None
-        if parsed is None:
-            violations[name] = f'"{name}" must be {rule}'
-        else:
-            found[name] = parsed
-    for name, other in _EXCLUSIVE:
-        if name in found and other in found:
-            violations[name] = f'"{name}" must not be used together with "{other}"'
-    if violations:
-        raise InvalidInput("query", violations)
-    return found
+        name = names.get(unquote_to_bytes(key))
+        if name is not None:
+            sent.setdefault(name, []).append(unquote_to_bytes(value))
+    return sent
 
 
 def _parse_name(value: bytes) -> str:
@@ -137,13 +114,6 @@ def _parse_name(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return _NO_NAME
-
-
-def _parse_search(value: bytes) -> search.Search | None:
-    try:
-        return search.parse(value.decode())
-    except UnicodeDecodeError:
-        return search.NOTHING
 
 
 def _parse_number(value: bytes) -> int | None:
@@ -156,85 +126,73 @@ def _parse_limit(value: bytes) -> int | None:
     return limit if limit is not None and 1 <= limit <= MAX_LIMIT else None
 
 
-def _parse_moment(value: bytes) -> Moment | None:
-    """Return the moment that a value of `at` names (decision 40)."""
-    cursor = parse_cursor(value)
-    if cursor is not None and cursor != NOW:
-        return Moment(*cursor)
-    time = _TIME.fullmatch(value)
-    if time is None:
-        return None
-    second = datetime.fromisoformat(time[1].decode() + "+00:00")  # perhaps there is no such day
-    # No change has a finer time than milliseconds, so what is cut off excludes none.
-    milliseconds = (time[2] or b"").ljust(3, b"0")[:3]
-    return Moment(time=(second - _1970) // timedelta(milliseconds=1) + int(milliseconds))
-
-
 def _parse_flag(value: bytes) -> bool | None:
     # Empty means true here: who sends `?dry-run` must not import.
     return {b"": True, b"true": True, b"1": True, b"false": False, b"0": False}.get(value)
 
 
-def _parse_column(value: bytes) -> str | None:
-    column = value.decode()
-    return (
-        column
-        if column.strip() and len(column) <= MAX_EXTERNAL_LENGTH and "\0" not in column
-        else None
-    )
-
-
 def _parse_match(value: bytes) -> str | None:
-    column = _parse_column(value)
+    column = parse_column(value)
     if column is not None:
-        check_match(column)
+        with _as_wrong_value():
+            check_match(column)
     return column
 
 
-def _one_of(*choices: str) -> Callable[[bytes], str | None]:
-    return {choice.encode(): choice for choice in choices}.get
+def _parse_maps(values: Sequence[bytes]) -> dict[str, str]:
+    with _as_wrong_value():
+        return parse_maps([value.decode() for value in values])
 
 
-_EXCLUSIVE = (("at", "name"), ("at", "q"), ("q", "name"), ("add", "match"))
+def _parse_encoding(value: bytes) -> str:
+    with _as_wrong_value():
+        return check_encoding(value.decode())
+
+
+def _parse_header(value: bytes) -> bool | None:
+    return False if value == b"none" else None
+
+
+@contextmanager
+def _as_wrong_value() -> Iterator[None]:
+    try:
+        yield
+    except BadFile as error:
+        raise ValueError from error
+
+
 _ALL = Query()
-_OF_STORES: Parameters = {
-    "at": (_parse_moment, "a version, a cursor, or a time in UTC that ends in Z")
+_LIMIT = Parameter(_parse_limit, f"an integer from 1 to {MAX_LIMIT}")
+_STORE = Parameter(_parse_number, "the id of a store")
+_FLAG = Parameter(_parse_flag, "true or false", takes_blank=True)
+
+_OF_STORES = {"at": AT}
+_OF_LISTS = {
+    "name": Parameter(_parse_name, "a string"),
+    "limit": _LIMIT,
+    "after": _STORE,
+    "q": search.PARAMETER,
+    "at": AT,
 }
-_OF_SEARCHES: Parameters = {
-    "q": (_parse_search, f"{search.MAX_WORDS} words and {search.MAX_LENGTH} characters at most"),
-    **_OF_STORES,
+_OF_CHANGES = {
+    "after": Parameter(parse_cursor, "a cursor, the number of a change, or now"),
+    "limit": _LIMIT,
+    "store": _STORE,
+    "order": Parameter(one_of("asc", "desc"), "asc or desc"),
 }
-_OF_EXPORTS: Parameters = {
-    **_OF_SEARCHES,
-    "with": (_parse_column, f"the name of a column, of {MAX_EXTERNAL_LENGTH} characters at most"),
-    "format": (_one_of(*TYPES), f"one of {', '.join(TYPES)}"),
-}
-_OF_LISTS: Parameters = {
-    "name": (_parse_name, "a string"),
-    "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
-    "after": (_parse_number, "the id of a store"),
-    **_OF_SEARCHES,
-}
-_OF_CHANGES: Parameters = {
-    "after": (parse_cursor, "a cursor, the number of a change, or now"),
-    "limit": (_parse_limit, f"an integer from 1 to {MAX_LIMIT}"),
-    "store": (_parse_number, "the id of a store"),
-    "order": (_one_of("asc", "desc"), "asc or desc"),
-}
-_FLAG = (_parse_flag, "true or false")
-_OF_IMPORTS: Parameters = {
-    "match": (_parse_match, "id, name, or the name of a column, but for address and version"),
-    "add": _FLAG,
-    "map": (
-        lambda value: parse_maps(value.decode().split("\0")),
+_OF_IMPORTS = {
+    "match": Parameter(
+        _parse_match, "id, name, or the name of a column, but for address and version"
+    ),
+    "add": _FLAG._replace(excludes=("match",)),
+    "map": Parameter(
+        _parse_maps,
         "for each of id, name, address and version one column or template, as in name=Store Name",
+        is_repeatable=True,
     ),
-    "encoding": (
-        lambda value: check_encoding(value.decode()),
-        "the name of an encoding, such as cp1252",
-    ),
-    "header": (lambda value: False if value == b"none" else None, "none, or absent"),
-    "on-conflict": (_one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
+    "encoding": Parameter(_parse_encoding, "the name of an encoding, such as cp1252"),
+    "header": Parameter(_parse_header, "none, or absent"),
+    "on-conflict": Parameter(one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
     "dry-run": _FLAG,
     "skip-bad": _FLAG,
     "cut-names": _FLAG,

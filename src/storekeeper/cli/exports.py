@@ -1,11 +1,10 @@
 """The command that exports stores."""
 
-import re
+import os
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Literal, TextIO
-from urllib.parse import urlencode
 
 import typer
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import STANDARD_STREAM, counted, print_line, progress
 from storekeeper.domain.errors import CannotStart, EpochEnded, InvalidInput
-from storekeeper.settings import Settings
+from storekeeper.settings import Settings, option
 from storekeeper.storage import atomicfile
 
 
@@ -58,18 +57,18 @@ def export(
     import finds out what has changed meanwhile. An existing file, perhaps with edits, is
     overwritten only with --force. The service may be running.
     """
-    from storekeeper.api.query import parse_export_query
     from storekeeper.sheets import export as exports
     from storekeeper.storage import databases
 
     database = databases.database(settings.database)
     wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}
+    given = {name: [os.fsencode(value)] for name, value in wanted.items()}
     try:
         if databases.is_database_file(
             settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file
         ):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
-        options = parse_export_query(urlencode(wanted, errors="surrogateescape").encode())
+        options = exports.options_of(given)
         if _is_kept(file) and not force:
             raise CannotStart(f"{file} exists: name another file, or overwrite it with --force")
         with (
@@ -79,7 +78,7 @@ def export(
         ):
             done = exports.write(snapshot, replace(options, excel=excel), output.buffer, show)
     except InvalidInput as error:
-        raise CannotStart(re.sub(r'"(q|at|with|format)"', r"--\1", str(error))) from None
+        raise CannotStart(error.told(option)) from None
     except EpochEnded as error:
         raise CannotStart(str(error), subject="--at") from None
     except BrokenPipeError:

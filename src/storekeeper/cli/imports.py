@@ -27,16 +27,8 @@ from storekeeper.cli.terminal import (
 )
 from storekeeper.domain.errors import CannotStart, Missing, Outcome, Unavailable
 from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, Row
-from storekeeper.domain.problems import (
-    CHANGED,
-    CUT,
-    MAX_BRIEF_LENGTH,
-    TOO_LONG,
-    Group,
-    Problem,
-    limited,
-    shown,
-)
+from storekeeper.domain.problems import MAX_BRIEF_LENGTH, Group, Problem, shown, words_of
+from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile, protocol
@@ -258,7 +250,7 @@ def _standard_input() -> IO[bytes]:
 def _remedy(report: Report) -> str:
     """Return what the user can do with the rows that were refused."""
     is_long = any(
-        each.column == "name" and len(each.value) > MAX_NAME_LENGTH for each in report.problems
+        each.column == "name" and each.reason is Reason.TOO_LONG for each in report.problems
     )
     ways = ["--cut-names or " * is_long + "--skip-bad"] * bool(report.bad)
     ways += ["--on-conflict skip or overwrite"] * bool(report.conflicts)
@@ -329,9 +321,9 @@ def _tell(plan: Plan) -> None:
 
 def _described(group: Group) -> str:
     """Return all problems of one reason in one line, with the first of them."""
-    column = "row" if group.reason == CHANGED else group.column
+    column = "row" if group.reason is Reason.CONFLICT else group.column
     noun = column if group.count == 1 else f"{column}{'es' if column.endswith('s') else 's'}"
-    said = limited(group.reason.one if group.count == 1 else group.reason.many, group.column)
+    said = words_of(group.reason, group.column, group.count)
     examples = [_example(problem, group) for problem in group.examples]
     if more := group.count - len(examples):
         examples.append(f"and {more:,} more")
@@ -339,11 +331,11 @@ def _described(group: Group) -> str:
 
 
 def _example(problem: Problem, group: Group) -> str:
-    length = f" ({len(problem.value)})" if group.reason in (TOO_LONG, CUT) else ""
+    length = f" ({len(problem.value)})" if group.reason in (Reason.TOO_LONG, Reason.CUT) else ""
     store = f" (store {problem.id})" if problem.id is not None else ""
     value = (
         ""
-        if group.reason == CHANGED or not problem.value
+        if group.reason is Reason.CONFLICT or not problem.value
         else f" {shown(problem.value, MAX_BRIEF_LENGTH)!r}"
     )
     return f"line {problem.line}{value}{length}{store}"

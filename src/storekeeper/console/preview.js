@@ -12,7 +12,7 @@ const TAGS = { bad: "bad", conflicts: "warn", created: "ok", replaced: "" };
 export class Preview {
   constructor(report, sheet) {
     [this.report, this.sheet] = [report, sheet];
-    const wrong = report.problems.map((problem) => ({ ...problem, kind: isConflict(problem) ? "conflicts" : "bad" }));
+    const wrong = report.problems.map((problem) => ({ ...problem, kind: problem.reason === "conflict" ? "conflicts" : "bad" }));
     const right = report.changes.map((change) => ({ ...change, kind: change.old ? "replaced" : "created" }));
     const order = (one, other) => KINDS.indexOf(one.kind) - KINDS.indexOf(other.kind) || one.line - other.line;
     this.rows = [...wrong, ...right].sort(order);
@@ -84,8 +84,6 @@ export class Preview {
     download(`${(name ?? "pasted").replace(/\.\w+$/, "")}-problems.csv`, new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" }));
   }
 }
-
-const isConflict = ({ column, message }) => column === "version" && !message.includes("is not the version");
 
 function change({ old, new: now }, field) {
   const [before, after] = [old?.[field] ?? null, now[field] ?? null];

@@ -7,6 +7,22 @@ export const number = (value) => numbers.format(value);
 const plural = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
 const stores = (count) => plural(count, "store", "stores");
 
+/** What is said about a row that is not imported, by the reason that its problem has. */
+const problems = {
+  ambiguous: ({ column, value }) => `Several stores have the ${column} ${value}`,
+  conflict: () => "Another person changed this store after the file was exported",
+  cut: ({ message }) => message,
+  has_nulls: ({ column }) => `The ${column} has a character that cannot be stored`,
+  not_text: ({ column }) => `The ${column} is not a text`,
+  not_version: ({ value }) => `${value} is not the version of an export`,
+  repeated: ({ column, value }) => `The ${column} ${value} occurs more than once in the file`,
+  required: ({ column }) => `The ${column} is missing`,
+  too_large: () => "The row is too long to be stored",
+  too_long: ({ column, value }) => `${[...value].length} characters, at most ${column === "name" ? 30 : 200}`,
+  unknown_store: ({ column, value }) => `No store has the ${column} ${value}`,
+  wrong_cells: () => "The row has another number of cells than the header",
+};
+
 export const words = {
   title: "Stores", id: "id", name: "Name", address: "Address",
   none: { name: "no name", address: "no address" },
@@ -148,10 +164,10 @@ export const words = {
     tags: { bad: "not valid", conflicts: "changed since", created: "new", replaced: "changed" },
     row: "Row", store: "Store",
     more: (count) => `and ${plural(count, "more row", "more rows")}`,
-    problem: ({ kind, value, message }) =>
-      kind === "conflicts" ? "Somebody changed this store after the file was exported" :
-      /"name" length must be less/.test(message) ? `${[...value].length} characters, at most 30` :
-      /"name" is required/.test(message) ? "The name is missing" : message.replaceAll('"', ""),
+    problem: (problem) => {
+      const said = problems[problem.reason];
+      return said ? said(problem) : problem.message;
+    },
     go: ({ created, replaced }, wrong) => {
       if (wrong) return `Import the other ${number(created + replaced)}`;
       const parts = [created && `create ${number(created)}`, replaced && `change ${number(replaced)}`].filter(Boolean);

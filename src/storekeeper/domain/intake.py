@@ -12,22 +12,17 @@ import msgspec
 from msgspec import Meta
 
 from storekeeper.domain.commands import Key, Tags
-from storekeeper.domain.errors import StorekeeperError
+from storekeeper.domain.errors import Code, StorekeeperError
 from storekeeper.domain.problems import (
-    AMBIGUOUS,
-    CHANGED,
-    CUT,
     MAX_LISTED,
     MAX_WRONG_LENGTH,
-    REPEATED,
-    REQUIRED,
-    UNKNOWN,
     Group,
     Problem,
     Problems,
     Wrong,
     decode_wrong,
 )
+from storekeeper.domain.reasons import Reason
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
 
@@ -152,6 +147,8 @@ class Report(Counts, rename="camel"):
 class Refused(StorekeeperError):
     """Nothing was imported, because rows are bad or in conflict, as the report says."""
 
+    code = Code.BAD_ROWS
+
     def __init__(self, report: Report) -> None:
         self.report = report
         wrong = [
@@ -164,7 +161,9 @@ class Refused(StorekeeperError):
 
 
 class NeedsMatch(StorekeeperError):
-    """The collection has stores, and nobody said which of them the rows mean."""
+    """The collection has stores, and the client did not say which of them the rows mean."""
+
+    code = Code.NEEDS_MATCH
 
 
 Reject = Callable[[int, str], None]
@@ -257,7 +256,7 @@ class Plan:
             report.unchanged += 1
         elif self.options.on_conflict != "overwrite" and (message := self._conflict(row)):
             report.conflicts += 1
-            self._refuse(row, [Wrong("version", row.version or "", CHANGED, message)])
+            self._refuse(row, [Wrong("version", row.version or "", Reason.CONFLICT, message)])
         else:
             report.replaced += 1
             return self._change(row, row.id)
@@ -266,7 +265,7 @@ class Plan:
     def _is_bad(self, row: Found) -> bool:
         """Return whether a row is bad; collect what is wrong with it."""
         found = decode_wrong(row.wrong) if row.wrong else []
-        bad = [each for each in found if each.reason != CUT] or self._misfits(row)
+        bad = [each for each in found if each.reason is not Reason.CUT] or self._misfits(row)
         if bad:
             self._refuse(row, bad)
         for cut in found if not bad else ():
@@ -281,12 +280,12 @@ class Plan:
         """Return what is wrong with a row beside the others and the collection."""
         key, match = row.key, self.options.match or ""
         if key is not None and row.first is not None:
-            return [Wrong(match, key, REPEATED)]
+            return [Wrong(match, key, Reason.REPEATED)]
         if row.means > 1:
-            return [Wrong(match, key or "", AMBIGUOUS)]
+            return [Wrong(match, key or "", Reason.AMBIGUOUS)]
         if row.id is None and match == "id" and key is not None and self.numbers.total:
-            return [Wrong(match, key, UNKNOWN)]
-        return [Wrong("name", "", REQUIRED)] if row.name is None else []
+            return [Wrong(match, key, Reason.UNKNOWN_STORE)]
+        return [Wrong("name", "", Reason.REQUIRED)] if row.name is None else []
 
     def _conflict(self, row: Found) -> str:
         if row.version is None:

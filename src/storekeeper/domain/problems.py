@@ -1,10 +1,12 @@
 """Domain: what can be wrong with the rows of a file, and how that is told."""
 
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 import msgspec
 
-from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
+from storekeeper.domain.reasons import Reason
+from storekeeper.domain.stores import RULES, max_length, rule_of
 
 MAX_LISTED = 1000
 """Problems and changes of a report; more are only counted."""
@@ -22,43 +24,49 @@ MAX_EXAMPLES = 3
 """Problems of one reason that a group has."""
 
 
-class Reason(NamedTuple):
-    """Why a row cannot be imported: what is said of one value, and of several; and the rule that
-    is broken."""
+class Words(NamedTuple):
+    """What people read about one value that is wrong for a reason, and about several."""
 
     one: str
     many: str
-    rule: str = ""
 
 
-REQUIRED = Reason("is missing", "are missing", "is required")
-TOO_LONG = Reason(
-    "has more than {} characters",
-    "have more than {} characters",
-    "length must be less than or equal to {} characters long",
-)
-HAS_NULLS = Reason(
-    "has null characters", "have null characters", "must not contain null characters"
-)
-NO_TEXT = Reason("is not a text", "are not texts", "must be a string")
-UNKNOWN = Reason("names no store", "name no store")
-REPEATED = Reason("occurs more than once in the file", "occur more than once in the file")
-AMBIGUOUS = Reason("belongs to several stores", "belong to several stores")
-NO_VERSION = Reason("is not the version of an export", "are not the version of an export")
-CELLS = Reason(
-    "has another number of cells than the header", "have another number of cells than the header"
-)
-TOO_LARGE = Reason("has more than 1 MiB", "have more than 1 MiB")
-CUT = Reason("was cut", "were cut")
-CHANGED = Reason(
-    "is in conflict: its store has changed since",
-    "are in conflict: their stores have changed since",
-)
+WORDS: Mapping[Reason, Words] = {
+    Reason.REQUIRED: Words("is missing", "are missing"),
+    Reason.TOO_LONG: Words("has more than {} characters", "have more than {} characters"),
+    Reason.HAS_NULLS: Words("has null characters", "have null characters"),
+    Reason.NOT_TEXT: Words("is not a text", "are not texts"),
+    Reason.UNKNOWN_STORE: Words("names no store", "name no store"),
+    Reason.REPEATED: Words("occurs more than once in the file", "occur more than once in the file"),
+    Reason.AMBIGUOUS: Words("belongs to several stores", "belong to several stores"),
+    Reason.NOT_VERSION: Words(
+        "is not the version of an export", "are not the version of an export"
+    ),
+    Reason.WRONG_CELLS: Words(
+        "has another number of cells than the header",
+        "have another number of cells than the header",
+    ),
+    Reason.TOO_LARGE: Words("has more than 1 MiB", "have more than 1 MiB"),
+    Reason.CUT: Words("was cut", "were cut"),
+    Reason.CONFLICT: Words(
+        "is in conflict: its store has changed since",
+        "are in conflict: their stores have changed since",
+    ),
+}
+"""For each reason that a row can have, the words of a group."""
 
 
-def limited(text: str, column: str) -> str:
-    """Return a text of TOO_LONG with the greatest length of this column."""
-    return text.format(MAX_NAME_LENGTH if column == "name" else MAX_EXTERNAL_LENGTH)
+def words_of(reason: Reason, column: str, count: int) -> str:
+    """Return what people read about so many values of this column."""
+    words = WORDS[reason]
+    text = words.one if count == 1 else words.many
+    return text.format(max_length(column))
+
+
+def message_of(reason: Reason, column: str) -> str:
+    """Return the message about one value: the contract's words, where it has some."""
+    words = rule_of(reason, column) if reason in RULES else words_of(reason, column, 1)
+    return f'"{column}" {words}'
 
 
 class Wrong(NamedTuple):
@@ -96,6 +104,7 @@ class Problem(msgspec.Struct):
     id: int | None
     column: str
     value: str
+    reason: Reason
     message: str
     row: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -119,8 +128,8 @@ class Problems:
     def add(self, line: int, id: int | None, wrong: Wrong) -> str:
         """Add what is wrong with a row, whose store has this id; return the message."""
         column, value, reason, message = wrong
-        message = message or f'"{column}" {limited(reason.rule or reason.one, column)}'
-        problem = Problem(line, id, column, shown(value), message)
+        message = message or message_of(reason, column)
+        problem = Problem(line, id, column, shown(value), reason, message)
         group = self.groups.setdefault((column, reason), Group(column, reason))
         group.count += 1
         if len(group.examples) < MAX_EXAMPLES:

@@ -4,6 +4,7 @@ import unicodedata
 from itertools import filterfalse
 from typing import NamedTuple
 
+from storekeeper.domain.parameters import Parameter
 from storekeeper.domain.stores import MAX_INTEGER
 
 MAX_SEARCHED_LENGTH = 500
@@ -78,3 +79,18 @@ def parse(text: str) -> Search | None:
 
 NOTHING = Search((_NEVER,), "")
 """A search that finds no store."""
+
+
+def _parse_value(value: bytes) -> Search | None:
+    try:
+        return parse(value.decode())
+    except UnicodeDecodeError:
+        return NOTHING
+
+
+PARAMETER = Parameter(
+    _parse_value,
+    f"{MAX_WORDS} words and {MAX_LENGTH} characters at most",
+    excludes=("name",),
+)
+"""The search of a request or a command."""

@@ -1,10 +1,12 @@
 """Domain: a store, and its rules with their exact messages."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 
 from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.reasons import Reason, Violation
 
 MAX_NAME_LENGTH = 30
 """Characters of a name: Unicode code points (decision 7)."""
@@ -17,6 +19,18 @@ MAX_INTEGER = 2**63 - 1
 
 MAX_EXTERNAL_LENGTH = 200
 """Characters of a key of an outside system, and of the name of its column."""
+
+
+RULES: Mapping[Reason, str] = {
+    Reason.REQUIRED: "is required",
+    Reason.TOO_LONG: "length must be less than or equal to {} characters long",
+    Reason.HAS_NULLS: "must not contain null characters",
+    Reason.NOT_TEXT: "must be a string",
+    Reason.NOT_ALLOWED: "is not allowed",
+}
+"""The contract's words for each rule, after the name of the field."""
+
+_NOT_OBJECT = Violation(Reason.NOT_OBJECT, sentence='"value" must be of type object')
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -59,35 +73,51 @@ def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
     Keys that are not fields are ignored; with `reject_unknown`, they are violations (decision 4).
     """
     if type(value) is not dict:
-        raise InvalidInput("payload", '"value" must be of type object')
+        raise InvalidInput("payload", whole=_NOT_OBJECT)
     name = value.get("name", "")
     address = value.get("address")
-    violations: dict[str, str] = {}
-    if broken := _broken_by_name(name):
-        violations["name"] = broken
-    if "address" in value and (broken := _broken_by_address(address)):
-        violations["address"] = broken
+    broken: dict[str, Reason] = {}
+    if reason := _broken_by_name(name):
+        broken["name"] = reason
+    if "address" in value and (reason := _broken_by_address(address)):
+        broken["address"] = reason
     if reject_unknown:
-        violations |= {
-            key: f'"{key}" is not allowed' for key in value if key not in Payload.__struct_fields__
+        unknown = [key for key in value if key not in Payload.__struct_fields__]
+        broken |= dict.fromkeys(unknown, Reason.NOT_ALLOWED)
+    if broken:
+        violations = {
+            field: Violation(reason, rule_of(reason, field)) for field, reason in broken.items()
         }
-    if violations:
         raise InvalidInput("payload", violations)
     return Payload(name, address)
 
 
-def _broken_by_name(name: object) -> str | None:
+def max_length(field: str) -> int:
+    """Return how many characters a name may have, or a key of an outside system."""
+    return MAX_NAME_LENGTH if field == "name" else MAX_EXTERNAL_LENGTH
+
+
+def rule_of(reason: Reason, field: str) -> str:
+    """Return the contract's words for the rule that a field breaks."""
+    return RULES[reason].format(max_length(field))
+
+
+def _broken_by_name(name: object) -> Reason | None:
     if type(name) is not str:
-        return '"name" must be a string'
+        return Reason.NOT_TEXT
     if not name:
-        return '"name" is required'
+        return Reason.REQUIRED
     if len(name) > MAX_NAME_LENGTH:
-        return f'"name" length must be less than or equal to {MAX_NAME_LENGTH} characters long'
-    # PostgreSQL cannot store U+0000; both databases refuse it (decision 10).
-    return '"name" must not contain null characters' if "\0" in name else None
+        return Reason.TOO_LONG
+    return _broken_by_nulls(name)
 
 
-def _broken_by_address(address: object) -> str | None:
+def _broken_by_address(address: object) -> Reason | None:
     if type(address) is not str:
-        return '"address" must be a string'
-    return '"address" must not contain null characters' if "\0" in address else None
+        return Reason.NOT_TEXT
+    return _broken_by_nulls(address)
+
+
+def _broken_by_nulls(text: str) -> Reason | None:
+    # PostgreSQL cannot store U+0000; both databases refuse it (decision 10).
+    return Reason.HAS_NULLS if "\0" in text else None

@@ -1,6 +1,6 @@
 """Spreadsheets: CSV, XLSX and JSON lines; rows in, rows out."""
 
-from storekeeper.domain.errors import StorekeeperError
+from storekeeper.domain.errors import Code, StorekeeperError
 
 FIELDS = ("id", "name", "address", "version")
 """The columns that mean themselves."""
@@ -20,6 +20,8 @@ lacks the column."""
 class BadFile(StorekeeperError):
     """The file cannot be imported as it is; `parameter` is the one that helps, with a `value` to
     try."""
+
+    code = Code.BAD_FILE
 
     def __init__(self, problem: str, parameter: str = "", value: str = "") -> None:
         self.parameter = parameter

@@ -126,6 +126,13 @@ def check_match(match: str) -> None:
         )
 
 
+def parse_column(value: bytes) -> str | None:
+    """Return the name of a column, None if it cannot be one. Raises UnicodeDecodeError."""
+    column = value.decode()
+    is_name = column.strip() and len(column) <= MAX_EXTERNAL_LENGTH and "\0" not in column
+    return column if is_name else None
+
+
 def heading_of_keys(column: str) -> str:
     """Return the name that a column with the keys of an outside system has in a file, where
     fields mean themselves."""

@@ -2,17 +2,21 @@
 `sheets`, the domain."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import IO, NamedTuple
 
 import msgspec
 
+from storekeeper.domain import search
 from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.parameters import Parameter, one_of, read
+from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
-from storekeeper.domain.stores import MAX_INTEGER, Payload
-from storekeeper.sheets.columns import heading_of_keys, without_prefix
-from storekeeper.storage.collection import Moment, Rows, Snapshot, check_moment
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, Payload
+from storekeeper.sheets import TYPES
+from storekeeper.sheets.columns import heading_of_keys, parse_column, without_prefix
+from storekeeper.storage.collection import AT, Moment, Rows, Snapshot, check_moment
 from storekeeper.storage.sql import FIELDS
 
 COLUMNS = ("id", *Payload.__struct_fields__, "version")
@@ -39,6 +43,26 @@ class Export(msgspec.Struct, frozen=True):
     at: Moment | None = None
     key_column: str = ""
     excel: bool = False
+
+
+PARAMETERS: Mapping[str, Parameter] = {
+    "q": search.PARAMETER,
+    "at": AT,
+    "with": Parameter(
+        parse_column, f"the name of a column, of {MAX_EXTERNAL_LENGTH} characters at most"
+    ),
+    "format": Parameter(one_of(*TYPES), f"one of {', '.join(TYPES)}"),
+}
+"""The parameters of an export."""
+
+_ATTRIBUTES = {"q": "search", "with": "key_column"}
+
+
+def options_of(sent: Mapping[str, Sequence[bytes]]) -> Export:
+    """Return the export that these values of parameters ask for; raises InvalidInput with every
+    violation."""
+    found = read(sent, PARAMETERS)
+    return Export(**{_ATTRIBUTES.get(name, name): value for name, value in found.items()})
 
 
 class Exported(NamedTuple):
@@ -106,9 +130,8 @@ def _key_column(snapshot: Snapshot, asked: str) -> str:
         if name.strip().casefold() in meant:
             return str(name)
     known = f"these have keys: {', '.join(columns)}" if columns else "no store has any"
-    raise InvalidInput(
-        "query", {"with": f'"with" must be a column that stores have keys of; {known}'}
-    )
+    rule = f"must be a column that stores have keys of; {known}"
+    raise InvalidInput("query", {"with": Violation(Reason.NO_KEYS, rule)})
 
 
 def _select(snapshot: Snapshot, options: Export, version: int, key_column: str) -> Rows:
@@ -119,9 +142,9 @@ def _select(snapshot: Snapshot, options: Export, version: int, key_column: str) 
     if options.search is None:
         yield from snapshot.select(f"SELECT id, {FIELDS}{key} FROM {source} ORDER BY id", *values)  # noqa: S608 - of constants
         return
-    search = options.search
-    by_key = {id for (id,) in snapshot.select(_WITH_KEY, search.text)}
+    wanted = options.search
+    by_key = {id for (id,) in snapshot.select(_WITH_KEY, wanted.text)}
     query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - as above
     for text, id, *row in snapshot.select(query, *values):
-        if id == search.id or id in by_key or all(word in text for word in search.words):
+        if id == wanted.id or id in by_key or all(word in text for word in wanted.words):
             yield id, *row

@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.errors import Code, Unavailable
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.protocol import (
     Asked,
@@ -39,6 +39,8 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 
 class ReaderEnded(Unavailable):
     """The reader ended, and not for the file's sake; `why` says how, for the log."""
+
+    code = Code.READER_ENDED
 
     def __init__(self, why: str) -> None:
         self.why = why

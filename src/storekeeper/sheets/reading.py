@@ -6,7 +6,7 @@ from typing import IO, Self
 import msgspec
 
 from storekeeper.domain.intake import Row
-from storekeeper.domain.problems import Problem, decode_wrong
+from storekeeper.domain.problems import WORDS, Problem, decode_wrong
 from storekeeper.sheets import protocol
 from storekeeper.sheets.protocol import (
     AskCells,
@@ -98,9 +98,11 @@ def _check(row: Row, place: int) -> None:
         raise ReaderEnded(f"it sent row {row.place} in place of {place}")
     if row.wrong is not None:
         try:
-            decode_wrong(row.wrong)
+            reasons = {each.reason for each in decode_wrong(row.wrong)}
         except msgspec.DecodeError as error:
             raise ReaderEnded(f"it sent {error}") from None
+        if not reasons <= WORDS.keys():
+            raise ReaderEnded("it sent a reason that no row has")
 
 
 def _unasked(message: Message | None) -> ReaderEnded:

@@ -8,7 +8,6 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
@@ -123,7 +122,15 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
     while first and not first.strip(f"{_DELIMITERS}\r\n "):
         skipped, first = skipped + 1, next(lines, "")
     delimiter = max(_DELIMITERS, key=partial(_width, first))
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    is_at_end = False
+
+    def all_lines() -> Iterator[str]:
+        nonlocal is_at_end
+        yield first
+        yield from lines
+        is_at_end = True
+
+    reader = csv.reader(all_lines(), delimiter=delimiter, strict=True)
     line = skipped + 1
     try:
         for cells in reader:
@@ -131,8 +138,9 @@ def _csv(lines: Iterator[str]) -> Iterator[Record]:
                 yield line, list[object](cells)
             line = skipped + reader.line_num + 1
     except csv.Error as error:
-        open_quote = ', since a " is not closed' * ("end of data" in str(error))
-        raise BadFile(f"line {line}: {error}{open_quote}") from None
+        # Only within quotes does a row need a line after the last one.
+        why = ', since a " is not closed' if is_at_end else ""
+        raise BadFile(f"line {line}: {error}{why}") from None
 
 
 def _width(line: str, delimiter: str) -> int:

@@ -12,21 +12,8 @@ import msgspec
 
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import VERSION, Row
-from storekeeper.domain.problems import (
-    CELLS,
-    CUT,
-    HAS_NULLS,
-    NO_TEXT,
-    NO_VERSION,
-    REQUIRED,
-    TOO_LARGE,
-    TOO_LONG,
-    UNKNOWN,
-    Wrong,
-    encode_wrong,
-    limited,
-    shown,
-)
+from storekeeper.domain.problems import Wrong, encode_wrong, shown
+from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import (
     MAX_CONTENT_BYTES,
     MAX_EXTERNAL_LENGTH,
@@ -49,11 +36,6 @@ _MAX_ESCAPED = 6
 """Bytes of a character in JSON, at most."""
 
 _VERSION = re.compile(VERSION)
-_REASONS = {
-    limited(reason.rule, "name"): reason for reason in (REQUIRED, TOO_LONG, HAS_NULLS, NO_TEXT)
-}
-"""The reason for each rule of the contract."""
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -94,7 +76,7 @@ class SheetRows:
         width = len(self.columns.names)
         if len(cells) < width or any(cells[width:]):
             message = f"The row has {len(cells)} cells instead of {width}"
-            return _bad_row(place, line, Wrong("row", "", CELLS, message))
+            return _bad_row(place, line, Wrong("row", "", Reason.WRONG_CELLS, message))
         try:
             values = {
                 field: value
@@ -105,10 +87,10 @@ class SheetRows:
             name, address = self._content(values, wrong)
         except TooLong:
             message = "The name and the address of the row have more than 1 MiB as JSON"
-            return _bad_row(place, line, Wrong("row", "", TOO_LARGE, message))
+            return _bad_row(place, line, Wrong("row", "", Reason.TOO_LARGE, message))
         version: str | None = str(values.get("version", "")).strip()
         if version and not _VERSION.match(version):
-            wrong.append(Wrong("version", version, NO_VERSION))
+            wrong.append(Wrong("version", version, Reason.NOT_VERSION))
             version = None
         key = self._key(cells, name, wrong)
         has_address = int("address" in values)
@@ -126,13 +108,14 @@ class SheetRows:
         name = content["name"]
         if self._cut_names and isinstance(name, str) and len(name) > MAX_NAME_LENGTH:
             content["name"] = name[:MAX_NAME_LENGTH]
-            wrong.append(Wrong("name", name, CUT, f'The name was cut to "{content["name"]}"'))
+            wrong.append(
+                Wrong("name", name, Reason.CUT, f'The name was cut to "{content["name"]}"')
+            )
         try:
             payload = check_payload(content)
         except InvalidInput as error:
-            for field, rule in error.violations.items():
-                reason = _REASONS[rule.removeprefix(f'"{field}" ')]
-                wrong.append(Wrong(field, str(content[field]), reason))
+            for field, violation in error.violations.items():
+                wrong.append(Wrong(field, str(content[field]), violation.reason))
             return None, None
         _check_size(payload.address or "", content)
         return payload.name if "name" in values else None, payload.address
@@ -146,17 +129,21 @@ class SheetRows:
         cell = self.columns.key(cells)
         text = _text(cell).strip()
         if isinstance(cell, NoText):
-            reason = NO_TEXT
+            reason = Reason.NOT_TEXT
         elif self.match == "id":
             if not text:
                 return None
             if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_INTEGER:
                 return str(int(text))
-            reason = UNKNOWN
-        elif text and len(text) <= MAX_EXTERNAL_LENGTH and "\0" not in text:
-            return text
+            reason = Reason.UNKNOWN_STORE
+        elif not text:
+            reason = Reason.REQUIRED
+        elif "\0" in text:
+            reason = Reason.HAS_NULLS
+        elif len(text) > MAX_EXTERNAL_LENGTH:
+            reason = Reason.TOO_LONG
         else:
-            reason = HAS_NULLS if "\0" in text else TOO_LONG if text else REQUIRED
+            return text
         wrong.append(Wrong(self.match or "", text, reason))
         return None
 

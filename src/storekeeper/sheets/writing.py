@@ -15,6 +15,7 @@ from typing import IO, Any
 import msgspec
 
 from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.reasons import Reason, Violation
 
 MAX_CELL_LENGTH = 32_767
 MAX_ROWS = 2**20
@@ -102,7 +103,8 @@ def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any)
 
 
 def _no_xlsx(reason: str) -> InvalidInput:
-    return InvalidInput("query", {"format": f'"format" must be csv or jsonl: {reason}'})
+    violation = Violation(Reason.NOT_IN_FORMAT, f"must be csv or jsonl: {reason}")
+    return InvalidInput("query", {"format": violation})
 
 
 def begins_a_formula(row: Row) -> bool:

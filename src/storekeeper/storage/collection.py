@@ -5,19 +5,28 @@ in `KINDS` of `tests/harness/databases.py`, then make `tests/domain` pass for it
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from storekeeper.domain.changes import ChangesPage, ChangesQuery
+from storekeeper.domain.changes import NOW, ChangesPage, ChangesQuery, parse_cursor
 from storekeeper.domain.commands import Command
 from storekeeper.domain.errors import EpochEnded, InvalidInput, StorekeeperError, Unavailable
+from storekeeper.domain.parameters import Parameter
+from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.domain.tokens import Token
 from storekeeper.storage import intake as staging
 from storekeeper.storage.intake import Session
+
+_TIME = re.compile(
+    rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z"
+)
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -61,6 +70,29 @@ class Moment(NamedTuple):
     time: int | None = None
 
 
+def parse_moment(value: bytes) -> Moment | None:
+    """Return the moment that a text names (decision 40), None if it names none. Raises ValueError
+    for a day that does not exist."""
+    cursor = parse_cursor(value)
+    if cursor is not None and cursor != NOW:
+        return Moment(*cursor)
+    time = _TIME.fullmatch(value)
+    if time is None:
+        return None
+    second = datetime.fromisoformat(time[1].decode() + "+00:00")
+    # No change has a finer time than milliseconds, so what is cut off excludes no change.
+    milliseconds = (time[2] or b"").ljust(3, b"0")[:3]
+    return Moment(time=(second - _1970) // timedelta(milliseconds=1) + int(milliseconds))
+
+
+AT = Parameter(
+    parse_moment,
+    "a version, a cursor, or a time in UTC that ends in Z",
+    excludes=("name", "q"),
+)
+"""The moment of a request or a command."""
+
+
 def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
     """Raise EpochEnded if a moment is of another epoch, InvalidInput if it is later than `now`,
     in ms since 1970."""
@@ -70,7 +102,8 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
             f"{version}.{epoch}",
         )
     if (moment.seq or 0) > version or (moment.time or 0) > now:
-        raise InvalidInput("query", {"at": '"at" must not be later than now'})
+        violation = Violation(Reason.IN_FUTURE, "must not be later than now")
+        raise InvalidInput("query", {"at": violation})
 
 
 def check_history(state: State, version: int, epoch: str) -> None:

@@ -8,13 +8,15 @@ from contextlib import AbstractContextManager, closing, nullcontext
 
 import msgspec
 
-from storekeeper.domain.errors import CannotStart, StorekeeperError
+from storekeeper.domain.errors import CannotStart, Code, StorekeeperError
 from storekeeper.storage.collection import Rows, Snapshot
 from storekeeper.storage.sql import TABLES
 
 
 class VerificationFailed(StorekeeperError):
     """The target differs from the source; it keeps none of the copied rows."""
+
+    code = Code.COPY_DIFFERS
 
 
 def copy(

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import (
     CannotStart,
+    Code,
     Missing,
     Outcome,
     StorekeeperError,
@@ -91,6 +92,8 @@ class Database(Protocol):
 class CopyFailed(StorekeeperError):
     """A copy failed; the subject is the database that is to blame. `outcome` is as in
     Unavailable."""
+
+    code = Code.COPY_FAILED
 
     def __init__(self, subject: str, error: StorekeeperError) -> None:
         self.outcome = error.outcome if isinstance(error, Unavailable) else Outcome.NONE

@@ -95,6 +95,7 @@ async def test_the_response_has_the_counts_the_version_and_the_changes(tmp_path:
             "id": None,
             "column": "id",
             "value": "9",
+            "reason": "unknown_store",
             "message": '"id" names no store',
         }
         assert again["problems"] == [told | {"row": {"id": "9", "name": "No"}}]

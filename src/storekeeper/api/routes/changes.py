@@ -16,6 +16,7 @@ from storekeeper.api.routes.watch import Watch, reset
 from storekeeper.domain.changes import ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.commands import Tags
 from storekeeper.domain.errors import EpochEnded, InvalidInput
+from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.http.request import Request, field
 from storekeeper.http.response import JSON, Deferred, Fields, Response, unavailable
 from storekeeper.storage.collection import Collection, State, completed
@@ -33,6 +34,7 @@ _EVENTS = (
     # A proxy that compresses would hold events back until it has enough of them.
     b"cache-control: no-cache, no-transform\r\n" + _VARY
 )
+_NOT_STREAMED = Violation(Reason.EXCLUSIVE, "must be asc for a stream of events")
 _REFUSED = re.compile(rb"q=0(\.0*)?")
 
 
@@ -96,7 +98,7 @@ class Feed:
     def _listen(self, last_id: bytes | None, request: Request) -> Deferred:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
         if wanted.newest_first:
-            raise InvalidInput("query", {"order": '"order" must be asc for a stream of events'})
+            raise InvalidInput("query", {"order": _NOT_STREAMED})
         # Of a client that connects again: a 400 would end it for ever, so what is no cursor is a
         # reset.
         if last_id:

@@ -22,6 +22,7 @@ from storekeeper.domain import intake
 from storekeeper.domain.errors import InvalidInput, Outcome, Unavailable
 from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, Report
 from storekeeper.domain.problems import Problem
+from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.http.request import Request, field
 from storekeeper.http.response import (
     JSON,
@@ -132,7 +133,8 @@ class Imports:
         except BadFile as error:
             raise _invalid(error) from None
         except NeedsMatch:
-            raise InvalidInput("query", {"match": _NEEDS_MATCH}) from None
+            violation = Violation(Reason.REQUIRED, sentence=_NEEDS_MATCH)
+            raise InvalidInput("query", {"match": violation}) from None
         except ReaderEnded as error:
             emit(Event.READER_ENDED, why=error.why)
             raise
@@ -186,8 +188,7 @@ def _open(
 
 def _invalid(error: BadFile) -> InvalidInput:
     text = f"{error}: try {error.parameter}={error.value}" if error.value else str(error)
-    return (
-        InvalidInput("query", {error.parameter: text})
-        if error.parameter
-        else InvalidInput("payload", text)
-    )
+    violation = Violation(Reason.BAD_FILE, sentence=text)
+    if error.parameter:
+        return InvalidInput("query", {error.parameter: violation})
+    return InvalidInput("payload", whole=violation)
