@@ -317,7 +317,7 @@ CHANGES_OF_DATA = [
 
 def test_one_letter_that_changed_in_a_live_database_is_found(source: Database) -> None:
     def execute(*statements: str) -> None:
-        with databases.writing(source.url) as session:
+        with databases.write_session(source.url) as session:
             for each in statements:
                 session.execute(each)
 

@@ -94,7 +94,7 @@ EXTERNAL_IDS = [(2, "Nummer", "1"), (2, "store number", "Ä-7"), (3, "Nummer", "
 
 
 def add_external_ids(database: Database) -> None:
-    with databases.writing(database.url) as session:
+    with databases.write_session(database.url) as session:
         for row in reversed(EXTERNAL_IDS):
             session.execute(
                 "INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row

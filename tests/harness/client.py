@@ -9,8 +9,7 @@ from typing import Any
 import apsw
 
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import databases
-from storekeeper.storage import intake as staging
+from storekeeper.storage import databases, intake
 from tests.harness.databases import make
 from tests.harness.process import TIMEOUT, Response, Running
 
@@ -50,7 +49,7 @@ def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
     make(url)
     database = databases.database(url)
     with database.session() as session:
-        return staging.load(session, payloads, **options)
+        return intake.load(session, payloads, **options)
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from storekeeper.domain.intake import Counts, Import, Plan, Reject
 from storekeeper.sheets.protocol import layout_of
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
-from storekeeper.storage import databases
-from storekeeper.storage import intake as staging
+from storekeeper.storage import databases, intake
 from tests.harness.databases import Database, make
 
 
@@ -21,7 +20,7 @@ def import_into(
     match: str | None = None,
     *,
     review: Callable[[Plan], None] = lambda _: None,
-    begin_rejects: Callable[[], Reject] = staging.keep_no_rejects,
+    begin_rejects: Callable[[], Reject] = intake.keep_no_rejects,
     **order: Any,
 ) -> Plan:
     """Import a file with this content; `order` says how."""
@@ -38,7 +37,7 @@ def import_or_replay(
     match: str | None = None,
     *,
     review: Callable[[Plan], None] = lambda _: None,
-    begin_rejects: Callable[[], Reject] = staging.keep_no_rejects,
+    begin_rejects: Callable[[], Reject] = intake.keep_no_rejects,
     **options: Any,
 ) -> Plan | Counts:
     """Import a file with this content, or return the result of an earlier import with the same
@@ -48,7 +47,7 @@ def import_or_replay(
     make(database.url)
     opened = databases.database(database.url)
     with opened.session() as session:
-        return staging.carry_out(
+        return intake.import_rows(
             session,
             rows,
             msgspec.structs.replace(order, match=rows.match),

@@ -19,8 +19,7 @@ import uvloop
 from storekeeper.domain.changes import ChangesQuery
 from storekeeper.domain.errors import StorekeeperError, Unavailable
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import intake as staging
-from storekeeper.storage import write_state
+from storekeeper.storage import intake, write_state
 from storekeeper.storage.collection import Collection, Moment
 from storekeeper.storage.sqlite import SqliteCollection, writer
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
@@ -69,7 +68,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     ),
     "load": lambda collection: collection.load(numbered(LOAD)),
     "in_session": lambda collection: collection.in_session(
-        lambda session: staging.load(session, numbered(LOAD)), 0.3
+        lambda session: intake.load(session, numbered(LOAD)), 0.3
     ),
     "figures": lambda collection: collection.figures(),
     "with_snapshot": lambda collection: collection.with_snapshot(

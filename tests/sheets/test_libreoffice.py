@@ -53,7 +53,7 @@ def test_no_epoch_makes_a_number_of_a_version(database: Database) -> None:
     """As 5.222222e2 is one, which a spreadsheet would save as 522.2222."""
     fill_with(database, [])
     renew = databases.database(database.url).renew_epoch
-    with databases.writing(database.url) as session:
+    with databases.write_session(database.url) as session:
         epochs = {str(epoch) for _ in range(300) for (epoch,) in session.execute(renew)}
     assert len(epochs) == 300
     assert all(re.fullmatch("[a-df-z][a-z2-7]{7}", epoch) for epoch in epochs)

@@ -196,7 +196,7 @@ class TestChanges:
     ) -> None:
         async with handle(database) as collection:
             await collection.load(numbered(1))
-            with databases.writing(database.url) as session:
+            with databases.write_session(database.url) as session:
                 session.execute("DELETE FROM collection")
             with pytest.raises(Unavailable, match="row"):
                 await page(collection)

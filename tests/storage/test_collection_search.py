@@ -63,7 +63,7 @@ def with_words(everything: Sequence[dict[str, Any]], q: str) -> list[int]:
 
 
 def add_keys(database: Database, *rows: tuple[int, str, str]) -> None:
-    with databases.writing(database.url) as session:
+    with databases.write_session(database.url) as session:
         for row in rows:
             session.execute(
                 "INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)", row

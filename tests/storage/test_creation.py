@@ -28,7 +28,7 @@ def read(url: str) -> None:
 
 
 def write(url: str) -> None:
-    with databases.writing(url):
+    with databases.write_session(url):
         pass
 
 

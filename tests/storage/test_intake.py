@@ -16,8 +16,7 @@ from storekeeper.domain.intake import Counts, Import, NeedsMatch, Plan, Refused,
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import databases
-from storekeeper.storage import intake as staging
+from storekeeper.storage import databases, intake
 from tests.harness.collection import run
 from tests.harness.databases import KINDS, Database, handle
 from tests.harness.imports import counts, import_into, import_or_replay
@@ -339,18 +338,18 @@ class TestImport:
         fill_with(database, [ALPHA])
 
         def broken() -> Iterator[Row]:
-            yield from staging.rows_of([BETA])
+            yield from intake.rows_of([BETA])
             raise ZeroDivisionError
 
         opened = databases.database(database.url)
         with pytest.raises(ZeroDivisionError), opened.session() as session:
-            staging.carry_out(session, broken(), Import(add=True))
+            intake.import_rows(session, broken(), Import(add=True))
         assert len(database.changes()) == 1
 
     def test_long_files_are_compared_in_parts(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(staging, "CHUNK", 3)
+        monkeypatch.setattr(intake, "CHUNK", 3)
         text = "Key,name\n" + "".join(f"{number},Store {number}\n" for number in range(1, 11))
         assert counts(import_into(database, text, "Key")) == {"created": 10}
         changed = text.replace("Store 7", "Seven").replace("Store 10", "Ten") + "11,Eleven\n"

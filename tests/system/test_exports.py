@@ -44,7 +44,7 @@ def exported(
     folder = tmp_path_factory.mktemp("exports")
     with KINDS[request.param](folder) as database:
         fill_with(database, STORES)
-        with databases.writing(database.url) as session:
+        with databases.write_session(database.url) as session:
             for row in KEYS:
                 session.execute(
                     "INSERT INTO external_ids (store_id, column_name, value) VALUES ($1, $2, $3)",

@@ -46,7 +46,7 @@ def backup(
 
     with saying_if_interrupted("there is no new backup"), progress("Backing up", "rows") as show:
         made = backups.back_up(
-            settings.database, target, show, keep=keep, committing=ignore_interrupts
+            settings.database, target, show, keep=keep, before_commit=ignore_interrupts
         )
     name = databases.database(settings.database).name
     print_line(
@@ -153,7 +153,7 @@ def copy(
         progress("Copying", "rows") as show,
     ):
         stores, changes, epoch = databases.copy(
-            source, target, show, move=move, committing=ignore_interrupts
+            source, target, show, move=move, before_commit=ignore_interrupts
         )
     between = f"from {databases.database(source).name} into {databases.database(target).name}"
     kept = (

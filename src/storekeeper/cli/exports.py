@@ -72,7 +72,7 @@ def export(
         if _is_kept(file) and not force:
             raise CannotStart(f"{file} exists: name another file, or overwrite it with --force")
         with (
-            databases.existing(settings.database).snapshot() as snapshot,
+            databases.open_existing(settings.database).snapshot() as snapshot,
             progress("Exporting") as show,
             _output(file, overwrite=force) as output,
         ):

@@ -143,8 +143,7 @@ def _carry_out(
     create: bool,
     yes: bool,
 ) -> None:
-    from storekeeper.storage import databases
-    from storekeeper.storage import intake as staging
+    from storekeeper.storage import databases, intake
 
     url = settings.database
     database = databases.database(url)
@@ -166,13 +165,13 @@ def _carry_out(
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
         session = stack.enter_context(database.session())
         options = replace(options, match=rows.match)
-        plan = staging.carry_out(
+        plan = intake.import_rows(
             session,
             _with_progress(rows, os.fstat(opened.fileno()).st_size),
             options,
             review=_Review(rows, rejects, yes=yes),
-            committing=ignore_interrupts,
-            begin_rejects=rejects.begin if rejects else staging.keep_no_rejects,
+            before_commit=ignore_interrupts,
+            begin_rejects=rejects.begin if rejects else intake.keep_no_rejects,
         )
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run

@@ -149,7 +149,7 @@ def apply(commands: Iterable[Command], before: Before, now: int) -> "Batch":
     41). Ids are dense, so the count gives the next one (decision 25).
     """
     batch = Batch(before, now)
-    batch.results = [batch.carry_out(place, command) for place, command in enumerate(commands)]
+    batch.results = [batch.apply_command(place, command) for place, command in enumerate(commands)]
     return batch
 
 
@@ -177,7 +177,7 @@ class Batch:
         """Whether there is anything to commit (decision 35)."""
         return bool(self.changes or self.keys)
 
-    def carry_out(self, place: int, command: Command) -> Result:
+    def apply_command(self, place: int, command: Command) -> Result:
         """Apply the command at that place of the batch; check key, store and tags in the order
         of decision 31."""
         if command.key is None:

@@ -1,7 +1,7 @@
 """Domain: what an import of rows does, decided by one pure function (decisions 42, 52, 53, 55).
 
 `cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `Row` of each of its rows,
-`staging` puts them into a temporary table, asks a `Plan` what becomes of each, and writes that.
+`storage.intake` puts them into a temporary table, asks a `Plan` what becomes of each, and writes that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -91,7 +91,7 @@ class Found(NamedTuple):
     """What the database says of a row: the store that it means, if there is one, and whether
     nothing would change.
 
-    `means` is how many stores the key means, two at most. `first` is the first place of a key
+    `matches` is how many stores have the key, two at most. `first` is the first place of a key
     that occurs more than once. `name` and `address` are those after the change, the address up to
     the part that is searched.
     """
@@ -102,9 +102,9 @@ class Found(NamedTuple):
     version: str | None
     wrong: str | None
     id: int | None
-    changed: int | None
+    store_version: int | None
     is_equal: int | None
-    means: int
+    matches: int
     first: int | None
     name: str | None
     address: str | None
@@ -245,7 +245,7 @@ class Plan:
     def _decide(self, row: Found) -> Decision | None:
         report = self.report
         # Two rows mean one store only by one key.
-        if row.id is not None and row.means == 1 and row.first in (None, row.place):
+        if row.id is not None and row.matches == 1 and row.first in (None, row.place):
             self._matched += 1
         if self._is_bad(row):
             report.bad += 1
@@ -281,7 +281,7 @@ class Plan:
         key, match = row.key, self.options.match or ""
         if key is not None and row.first is not None:
             return [Wrong(match, key, Reason.REPEATED)]
-        if row.means > 1:
+        if row.matches > 1:
             return [Wrong(match, key or "", Reason.AMBIGUOUS)]
         if row.id is None and match == "id" and key is not None and self.numbers.total:
             return [Wrong(match, key, Reason.UNKNOWN_STORE)]
@@ -293,10 +293,10 @@ class Plan:
         seq, _, epoch = row.version.partition(".")
         if epoch != self.numbers.epoch or int(seq) > self.numbers.version:
             return f"The version {row.version} is of another history: the list's is {self.before}"
-        assert row.changed is not None
-        if row.changed <= int(seq):
+        assert row.store_version is not None
+        if row.store_version <= int(seq):
             return ""
-        return f"Store {row.id} has changed since the version {row.version}: its version is {row.changed} now"
+        return f"Store {row.id} has changed since the version {row.version}: its version is {row.store_version} now"
 
     def _change(self, row: Found, id: int) -> Decision:
         assert row.name is not None

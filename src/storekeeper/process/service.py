@@ -96,10 +96,12 @@ class Service:
         use_format(settings.log_format)
         # There is no mode if the database was away at the start: if it has tokens, it is refused
         # once it is reached.
-        reached = (
+        on_reachable = (
             partial(refuse_tokens, settings.database) if settings.auth is None else lambda: None
         )
-        collection = database(settings.database).open_collection(partial(_fail, settings), reached)
+        collection = database(settings.database).open_collection(
+            partial(_fail, settings), on_reachable
+        )
         if settings.workers > 1:
             # The supervisor must not give up another worker for this one before this one can use
             # the database.

@@ -100,7 +100,7 @@ def back_up(
     progress: Callable[[int, int], None],
     *,
     keep: int | None = None,
-    committing: Callable[[], None] = lambda: None,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> Backup:
     """Copy a collection into a new file, or into a folder, of whose backups the latest `keep` stay.
 
@@ -126,7 +126,7 @@ def back_up(
             new.chmod(0o600)
             with atomicfile.replacing(_checksum_file(new)) as opened:
                 opened.write(f"{_checksum(new)}  {file.name}\n")
-            committing()
+            before_commit()
             # First its checksum: a backup that was killed in between would have none. Each only
             # where there is none: two backups to one file would mix theirs.
             atomicfile.publish(_checksum_file(new), checksum)
@@ -151,7 +151,7 @@ def back_up(
 def _mark(url: str) -> None:
     """Note in the database when its latest backup was made, for the metrics, unless nothing can
     be written there."""
-    with suppress(CannotStart, Unavailable), databases.writing(url) as session:
+    with suppress(CannotStart, Unavailable), databases.write_session(url) as session:
         session.write(_MARK, (clock.now(),))
 
 
@@ -187,7 +187,7 @@ def verify(url: str) -> list[str]:
     and found by its text; each change follows the one before it. A file also is what its SHA-256
     beside it says, if there is one, and SQLite finds it whole.
     """
-    with databases.blaming("DATABASE"):
+    with databases.failures_of("DATABASE"):
         found = databases.database(url)
     if not found.exists():
         raise CannotStart(
@@ -239,7 +239,7 @@ def restore(
     file: Path,
     url: str,
     progress: Callable[[int, int], None],
-    committing: Callable[[], None] = lambda: None,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> Restored:
     """Put the collection of a backup in the place of that of a database, with a new epoch.
     Raises CannotStart.
@@ -252,7 +252,7 @@ def restore(
         raise CannotStart(f"not good, so nothing was restored: {problems[0]}", subject=str(file))
     goal = databases.database(url)
     if not isinstance(goal, SqliteDatabase):
-        return Restored(*databases.copy(backup, url, progress, committing=committing))
+        return Restored(*databases.copy(backup, url, progress, before_commit=before_commit))
     if databases.is_database_file(url, file):
         raise CannotStart("the file is the database itself: name a backup", subject=str(file))
     try:
@@ -263,7 +263,7 @@ def restore(
             # that of the old file.
             SqliteDatabase(new).prepare()
             lost = _lost(place, backup)
-            committing()
+            before_commit()
             aside = place.replace(new, copied[2])
     except OSError as error:
         raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None

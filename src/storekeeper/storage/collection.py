@@ -20,7 +20,7 @@ from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.domain.tokens import Token
-from storekeeper.storage import intake as staging
+from storekeeper.storage import intake
 from storekeeper.storage.intake import Session
 
 _TIME = re.compile(
@@ -248,7 +248,7 @@ class Collection(Protocol):
         store of that id."""
 
     async def in_session(
-        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+        self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
     ) -> T:
         """Return what `work`, which runs on a thread, makes of a session for one import; raise
         what it raises.
@@ -258,9 +258,9 @@ class Collection(Protocol):
 
     async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
         """Create all of `payloads` in their order, or none; return their ids: see
-        `staging.load`."""
+        `intake.load`."""
         return await self.in_session(
-            lambda session: staging.load(session, payloads, only_if_empty=only_if_empty)
+            lambda session: intake.load(session, payloads, only_if_empty=only_if_empty)
         )
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:

@@ -24,8 +24,7 @@ from storekeeper.domain.search import folded
 from storekeeper.domain.stores import EXAMPLES
 from storekeeper.domain.tokens import Token
 from storekeeper.settings import DATABASES
-from storekeeper.storage import copying as transfer
-from storekeeper.storage import intake as staging
+from storekeeper.storage import copying, intake
 from storekeeper.storage.collection import Collection, Fail, Snapshot
 from storekeeper.storage.intake import Session
 from storekeeper.storage.sql import ALL_TOKENS, TABLES, changes_statement, page_of
@@ -55,10 +54,12 @@ class Database(Protocol):
     check: str
     """The statement by which the database checks itself: a row for each problem, or `ok`."""
 
-    def open_collection(self, fail: Fail, reached: Callable[[], None] = lambda: None) -> Collection:
+    def open_collection(
+        self, fail: Fail, on_reachable: Callable[[], None] = lambda: None
+    ) -> Collection:
         """Prepare the database, and open its collection on the running event loop.
 
-        It calls `reached`, perhaps on a thread, before it reads the prepared database, and after
+        It calls `on_reachable`, perhaps on a thread, before it reads the prepared database, and after
         each Unavailable.
         """
 
@@ -83,9 +84,9 @@ class Database(Protocol):
         """Open the collection to read it, even where nothing can be written."""
 
     def target(
-        self, *, committing: Callable[[], None] = lambda: None
+        self, *, before_commit: Callable[[], None] = lambda: None
     ) -> AbstractContextManager[Snapshot]:
-        """Open a new file or an empty PostgreSQL, to fill it; call `committing` right before
+        """Open a new file or an empty PostgreSQL, to fill it; call `before_commit` right before
         that lasts."""
 
 
@@ -114,7 +115,7 @@ def database(url: str) -> Database:
     return PostgresDatabase(url)
 
 
-def existing(url: str) -> Database:
+def open_existing(url: str) -> Database:
     """Return the database that a URL names. Raises CannotStart if there is no collection, or
     Unavailable."""
     found = database(url)
@@ -153,11 +154,11 @@ def _add_examples(target: Snapshot) -> None:
 
 
 @contextmanager
-def writing(url: str) -> Iterator[Session]:
+def write_session(url: str) -> Iterator[Session]:
     """Open a collection to write to it, behind the lock of all writers. Raises CannotStart,
     Unavailable."""
     with (
-        existing(url).session(lock_timeout=staging.LOCK_TIMEOUT) as session,
+        open_existing(url).session(lock_timeout=intake.LOCK_TIMEOUT) as session,
         session.writing(lambda: None),
     ):
         yield session
@@ -190,14 +191,14 @@ def is_database_file(url: str, file: Path) -> bool:
 
 def read_tokens(url: str) -> list[Token]:
     """Return all tokens of a collection. Raises CannotStart, Unavailable."""
-    with existing(url).snapshot() as snapshot:
+    with open_existing(url).snapshot() as snapshot:
         return [Token(*row) for row in snapshot.select(ALL_TOKENS)]
 
 
 def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes. Raises EpochEnded, CannotStart, Unavailable."""
     text, values = changes_statement(query)
-    with existing(url).snapshot() as snapshot:
+    with open_existing(url).snapshot() as snapshot:
         return page_of(snapshot.select(text, *values), query)
 
 
@@ -213,7 +214,7 @@ def refuse_tokens(url: str) -> None:
 
 def add_token(url: str, token: Token) -> None:
     """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
-    with writing(url) as session:
+    with write_session(url) as session:
         if list(session.execute(_FIND, (token.name,))):
             raise CannotStart(f"Token name {token.name} is or was in use; names cannot be reused")
         session.write(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
@@ -221,15 +222,15 @@ def add_token(url: str, token: Token) -> None:
 
 def revoke_token(url: str, name: str, now: int) -> bool:
     """Revoke a token; return whether there is one of that name. Raises CannotStart, Unavailable."""
-    with writing(url) as session:
+    with write_session(url) as session:
         return session.write(_REVOKE, (now, name)) > 0
 
 
 def epoch(url: str, *, renew: bool) -> str:
     """Return the epoch of a collection, a new one with `renew`. Raises CannotStart, Unavailable."""
-    found = existing(url)
+    found = open_existing(url)
     if renew:
-        with writing(url) as session:
+        with write_session(url) as session:
             rows = list(session.execute(found.renew_epoch))
     else:
         with found.snapshot() as snapshot:
@@ -247,34 +248,34 @@ def copy(
     progress: Callable[[int, int], None],
     *,
     move: bool = False,
-    committing: Callable[[], None] = lambda: None,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> tuple[int, int, str]:
-    """Copy a collection from one URL to another, as `transfer.copy` does. Raises CopyFailed."""
-    with blaming("source"):
+    """Copy a collection from one URL to another, as `copying.copy` does. Raises CopyFailed."""
+    with failures_of("source"):
         origin = database(source)
-    with blaming("target"):
+    with failures_of("target"):
         goal = database(target)
-    reading, writing = (
-        partial(blaming, f"source {origin.name}"),
-        partial(blaming, f"target {goal.name}"),
+    reading, filling = (
+        partial(failures_of, f"source {origin.name}"),
+        partial(failures_of, f"target {goal.name}"),
     )
     with reading():
         if not origin.exists():
             raise CannotStart("there is no such database, or it is empty")
-    with writing():
+    with filling():
         if isinstance(goal, SqliteDatabase) and is_database_file(source, goal.path):
             raise CannotStart("the file is the source itself, or its log: name another one")
     with (
         reading(),
         origin.snapshot() as rows,
-        writing(),
-        goal.target(committing=committing) as filled,
+        filling(),
+        goal.target(before_commit=before_commit) as filled,
     ):
-        return transfer.copy(rows, filled, progress, move=move, reading=reading)
+        return copying.copy(rows, filled, progress, move=move, reading=reading)
 
 
 @contextmanager
-def blaming(subject: str) -> Iterator[None]:
+def failures_of(subject: str) -> Iterator[None]:
     """Turn each StorekeeperError into a CopyFailed with that subject, but for one that is a
     CopyFailed already."""
     try:

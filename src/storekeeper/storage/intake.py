@@ -69,8 +69,8 @@ class Session(Protocol):
     def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
         """Add rows to a temporary table, which has just these columns."""
 
-    def writing(self, committing: Callable[[], None]) -> AbstractContextManager[None]:
-        """Begin to write: take the lock of writers. At the end, call `committing`, and commit."""
+    def writing(self, before_commit: Callable[[], None]) -> AbstractContextManager[None]:
+        """Begin to write: take the lock of writers. At the end, call `before_commit`, and commit."""
 
 
 def keep_no_rejects() -> Reject:
@@ -78,13 +78,13 @@ def keep_no_rejects() -> Reject:
     return lambda _line, _why: None
 
 
-def carry_out(
+def import_rows(
     session: Session,
     rows: Iterable[Row],
     options: Import,
     *,
     review: Callable[[Plan], None] = lambda _: None,
-    committing: Callable[[], None] = lambda: None,
+    before_commit: Callable[[], None] = lambda: None,
     check: Callable[[], None] = lambda: None,
     begin_rejects: Callable[[], Reject] = keep_no_rejects,
 ) -> Plan | Counts:
@@ -112,7 +112,7 @@ def carry_out(
     if options.dry_run:
         return plan
     _refuse(plan)
-    with session.writing(committing):
+    with session.writing(before_commit):
         if replay := _replay(session, options):
             return replay
         if _numbers(session)[:3] != plan.numbers[:3]:
@@ -133,7 +133,7 @@ def load(session: Session, payloads: Iterable[Payload], *, only_if_empty: bool =
     With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
     """
     try:
-        plan = carry_out(session, rows_of(payloads), Import(add=not only_if_empty))
+        plan = import_rows(session, rows_of(payloads), Import(add=not only_if_empty))
     except NeedsMatch:
         return range(0)
     assert isinstance(plan, Plan)
@@ -188,8 +188,8 @@ _WITH_KEY = (
 def _compare(match: str | None) -> str:
     found, count = _STORES.get(match, _WITH_KEY)
     return f"""SELECT staged.place, line, staged.key, staged.version, wrong, stores.id, stores.version, {_IS_EQUAL},
-      means, first, {_NAME}, substr({_ADDRESS}, 1, {MAX_SEARCHED_LENGTH})
-    FROM (SELECT staged.*, {found} AS found, {count} AS means FROM staged WHERE place > $1 AND place <= $2) AS staged
+      matches, first, {_NAME}, substr({_ADDRESS}, 1, {MAX_SEARCHED_LENGTH})
+    FROM (SELECT staged.*, {found} AS found, {count} AS matches FROM staged WHERE place > $1 AND place <= $2) AS staged
       LEFT JOIN stores ON stores.id = staged.found LEFT JOIN repeated ON repeated.key = staged.key
     ORDER BY staged.place"""
 

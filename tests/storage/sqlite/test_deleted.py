@@ -27,12 +27,12 @@ def prepared(url: str) -> None:
 
 
 def read(url: str) -> None:
-    with databases.existing(url).snapshot() as snapshot:
+    with databases.open_existing(url).snapshot() as snapshot:
         list(snapshot.rows("stores"))
 
 
 def written(url: str) -> None:
-    with databases.writing(url) as session:
+    with databases.write_session(url) as session:
         session.write("DELETE FROM keys")
 
 

@@ -16,14 +16,13 @@ import pytest
 
 from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.stores import EXAMPLES
-from storekeeper.storage import databases
-from storekeeper.storage import intake as staging
+from storekeeper.storage import databases, intake
 from storekeeper.storage.backups import verify
 from storekeeper.storage.sql import SCHEMA_NUMBER
 from storekeeper.storage.sqlite import SqliteCollection, connections, schema
-from storekeeper.storage.sqlite import session as imports
-from storekeeper.storage.sqlite import snapshot as bulk
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.session import open_session
+from storekeeper.storage.sqlite.snapshot import snapshot
 from tests.harness.cases import thorough
 from tests.harness.client import fill
 from tests.harness.collection import get, numbered, run
@@ -49,7 +48,7 @@ def path(open_folder: Path) -> Path:
 
 
 def names(path: Path) -> list[str]:
-    with bulk.snapshot(path) as found:
+    with snapshot(path) as found:
         return [row[1] for row in found.rows("stores")]
 
 
@@ -148,14 +147,14 @@ def locked_after_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[a
 
 
 def read_snapshot(path: Path) -> None:
-    with bulk.snapshot(path) as found:
+    with snapshot(path) as found:
         assert found.state()[:2] == (5, 5)
 
 
 def load_examples(path: Path) -> None:
     make_file(path)
-    with imports.session(path, lock_timeout=connections.START_TIMEOUT) as session:
-        assert staging.load(session, EXAMPLES) == range(6, 9)
+    with open_session(path, lock_timeout=connections.START_TIMEOUT) as session:
+        assert intake.load(session, EXAMPLES) == range(6, 9)
 
 
 def open_service(path: Path) -> None:
@@ -185,7 +184,7 @@ def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was
     with monkeypatch.context() as patch, locked_after_look(path, patch):
         for module in (schema, connections):
             patch.setattr(module, "START_TIMEOUT", 0.1)
-        patch.setattr(staging, "LOCK_TIMEOUT", 0.1)
+        patch.setattr(intake, "LOCK_TIMEOUT", 0.1)
         with pytest.raises((CannotStart, Unavailable), match="locked"):
             use(path)
     with locked_after_look(path, monkeypatch) as other, ThreadPoolExecutor(1) as pool:

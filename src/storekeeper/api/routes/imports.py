@@ -38,9 +38,8 @@ from storekeeper.sheets import TYPES, BadFile
 from storekeeper.sheets.protocol import layout_of
 from storekeeper.sheets.reader import Limits, ReaderEnded
 from storekeeper.sheets.reading import Reading
-from storekeeper.storage import intake as staging
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.intake import Session
+from storekeeper.storage.intake import Session, import_rows
 
 MEDIA_TYPES = (b"text/csv", TYPES["xlsx"].encode())
 
@@ -155,7 +154,7 @@ class Imports:
 
         def work(session: Session) -> intake.Plan | Counts:
             with rows:
-                return staging.carry_out(session, rows, options, check=check)
+                return import_rows(session, rows, options, check=check)
 
         try:
             done = await self._collection.in_session(work, LOCK_TIMEOUT)

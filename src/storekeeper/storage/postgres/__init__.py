@@ -11,7 +11,7 @@ from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import Token
-from storekeeper.storage import intake as staging
+from storekeeper.storage import intake
 from storekeeper.storage.collection import (
     Collection,
     Fail,
@@ -23,9 +23,7 @@ from storekeeper.storage.collection import (
     T,
 )
 from storekeeper.storage.intake import Session
-from storekeeper.storage.postgres import connections, reads, schema, writer
-from storekeeper.storage.postgres import session as imports
-from storekeeper.storage.postgres import snapshot as bulk
+from storekeeper.storage.postgres import connections, reads, schema, snapshot, writer
 from storekeeper.storage.postgres.pipeline import (
     ConnectionLost,
     PipelineConnection,
@@ -34,6 +32,7 @@ from storekeeper.storage.postgres.pipeline import (
     rows,
 )
 from storekeeper.storage.postgres.pool import Pool, single_row
+from storekeeper.storage.postgres.session import open_session
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
 
 _STATEMENTS = reads.STATEMENTS | writer.STATEMENTS
@@ -43,14 +42,16 @@ class PostgresCollection(QueuedWrites, Collection):
     """A Collection in the database of a URL. Needs a running event loop.
 
     The database need not be reachable yet: until it is, every read and write raises Unavailable.
-    `fail` is called once, on the loop, if this version cannot use the database. `reached` is
+    `fail` is called once, on the loop, if this version cannot use the database. `on_reachable` is
     called on a thread when the database was reached, again and again until it raises no
     Unavailable. Raises CannotStart for an invalid URL.
     """
 
-    def __init__(self, url: str, fail: Fail, reached: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, url: str, fail: Fail, on_reachable: Callable[[], None] = lambda: None
+    ) -> None:
         self._url = url
-        self._reached = reached
+        self._on_reachable = on_reachable
         self._conninfo = connections.parameters(url)
         self._schema = ""
         self._pool = Pool(self._connect, fail)
@@ -74,13 +75,13 @@ class PostgresCollection(QueuedWrites, Collection):
         return asyncio.ensure_future(self._reader.changes(query))
 
     async def in_session(
-        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+        self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
     ) -> T:
         await self.check()  # after that, its tables are there
-        return await run_with(partial(imports.session, self._url, lock_timeout=lock_timeout), work)
+        return await run_with(partial(open_session, self._url, lock_timeout=lock_timeout), work)
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
-        return await run_with(partial(bulk.snapshot, self._url), work)
+        return await run_with(partial(snapshot.snapshot, self._url), work)
 
     async def tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
@@ -130,22 +131,22 @@ class PostgresCollection(QueuedWrites, Collection):
 
     def _prepare(self) -> str:
         found = schema.prepare(self._url)
-        self._reached()
+        self._on_reachable()
         return found
 
 
 class PostgresDatabase:
     """The database of a URL, whether it can be reached or not; see `databases.Database`."""
 
-    renew_epoch = bulk.RENEW_EPOCH
-    check = bulk.CHECK
+    renew_epoch = snapshot.RENEW_EPOCH
+    check = snapshot.CHECK
 
     def __init__(self, url: str) -> None:
         self.name = connections.describe(url)
         self.open_collection = partial(PostgresCollection, url)
         self.prepare = partial(schema.prepare, url)
-        self.create = partial(bulk.create, url)
+        self.create = partial(snapshot.create, url)
         self.exists = partial(schema.exists, url)
-        self.session = partial(imports.session, url)
-        self.snapshot = partial(bulk.snapshot, url)
-        self.target = partial(bulk.target, url)
+        self.session = partial(open_session, url)
+        self.snapshot = partial(snapshot.snapshot, url)
+        self.target = partial(snapshot.target, url)

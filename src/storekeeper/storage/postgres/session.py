@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from storekeeper.storage import intake as staging
+from storekeeper.storage import intake
 from storekeeper.storage.postgres.connections import Connection, connected
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK
 
@@ -15,14 +15,16 @@ _SET_NUMBERS = f"""UPDATE {COLLECTION_TABLE} SET (count, version, at) =
 
 
 @contextmanager
-def session(url: str, *, lock_timeout: float = staging.LOCK_TIMEOUT) -> Iterator["PostgresSession"]:
+def open_session(
+    url: str, *, lock_timeout: float = intake.LOCK_TIMEOUT
+) -> Iterator["PostgresSession"]:
     """Open a session on a prepared database. Raises Unavailable, CannotStart."""
     with connected(url, needs="to import needs TEMPORARY on the database") as connection:
         yield PostgresSession(connection, lock_timeout)
 
 
 class PostgresSession:
-    """An `staging.Session` in one transaction, on a connection of its own."""
+    """A `intake.Session` in one transaction, on a connection of its own."""
 
     changes_table = "changes"
     set_numbers = _SET_NUMBERS
@@ -48,8 +50,8 @@ class PostgresSession:
         self.execute(f"ANALYZE pg_temp.{table}")
 
     @contextmanager
-    def writing(self, committing: Callable[[], None]) -> Iterator[None]:
+    def writing(self, before_commit: Callable[[], None]) -> Iterator[None]:
         self.execute(f"SET LOCAL lock_timeout = {int(self._lock_timeout * 1000)}")
         self.execute(LOCK)
         yield
-        committing()
+        before_commit()

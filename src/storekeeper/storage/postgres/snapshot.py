@@ -1,4 +1,4 @@
-"""Snapshots for `transfer`, each on a connection of its own."""
+"""Snapshots to read or fill, each on a connection of its own."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -89,10 +89,10 @@ def snapshot(url: str) -> Iterator[Snapshot]:
 
 
 @contextmanager
-def target(url: str, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+def target(url: str, *, before_commit: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
     """Open a database without stores, or a new one, to fill it. Raises CannotStart, Unavailable.
 
-    `committing` is called before the COMMIT, which also creates the tables, where there are none.
+    `before_commit` is called before the COMMIT, which also creates the tables, where there are none.
     """
     with connected(url, needs=RIGHTS) as connection:
         if not create_tables(connection):
@@ -101,7 +101,7 @@ def target(url: str, *, committing: Callable[[], None] = lambda: None) -> Iterat
         connection.execute(LOCK_TIMEOUT)
         connection.execute(LOCK.encode())
         yield PostgresSnapshot(url, connection)
-        committing()
+        before_commit()
 
 
 def create(url: str, fill: Callable[[Snapshot], None]) -> None:

@@ -18,7 +18,7 @@ from storekeeper.domain.errors import CLOSED, Outcome, Unavailable
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import USED_INTERVAL, Token
 from storekeeper.log.events import Event, emit
-from storekeeper.storage import intake as staging
+from storekeeper.storage import intake
 from storekeeper.storage.collection import (
     Collection,
     Eventual,
@@ -30,11 +30,10 @@ from storekeeper.storage.collection import (
     State,
 )
 from storekeeper.storage.intake import Session
-from storekeeper.storage.sqlite import connections, errors, replacement, schema
-from storekeeper.storage.sqlite import session as imports
-from storekeeper.storage.sqlite import snapshot as bulk
+from storekeeper.storage.sqlite import connections, errors, replacement, schema, snapshot
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader, find
+from storekeeper.storage.sqlite.session import open_command_session, open_session
 from storekeeper.storage.sqlite.statements import as_json
 from storekeeper.storage.sqlite.writer import SqliteWriter
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
@@ -108,16 +107,16 @@ class SqliteCollection(QueuedWrites, Collection):
                 yield part
 
     async def in_session(
-        self, work: Callable[[Session], T], lock_timeout: float = staging.LOCK_TIMEOUT
+        self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
     ) -> T:
         self._check_writable()
-        session = partial(imports.session, self._path, self._identity, lock_timeout=lock_timeout)
+        session = partial(open_session, self._path, self._identity, lock_timeout=lock_timeout)
         with self._translating(Outcome.UNKNOWN):
             return await run_with(session, work)
 
     async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
         with self._translating():
-            return await run_with(partial(bulk.live_snapshot, self._identity), work)
+            return await run_with(partial(snapshot.live_snapshot, self._identity), work)
 
     async def tokens(self) -> Sequence[Token]:
         return self._read(self._reader.tokens)
@@ -217,23 +216,23 @@ class SqliteCollection(QueuedWrites, Collection):
 class SqliteDatabase:
     """The database that a file is, whether it is there or not; see `databases.Database`."""
 
-    renew_epoch = bulk.RENEW_EPOCH
-    check = bulk.CHECK
+    renew_epoch = snapshot.RENEW_EPOCH
+    check = snapshot.CHECK
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = str(path)
         self.prepare = partial(schema.prepare, path)
-        self.create = partial(bulk.create, path)
+        self.create = partial(snapshot.create, path)
         self.exists = partial(schema.exists, path)
-        self.session = partial(imports.command_session, path)
-        self.snapshot = partial(bulk.snapshot, path)
-        self.target = partial(bulk.target, path)
+        self.session = partial(open_command_session, path)
+        self.snapshot = partial(snapshot.snapshot, path)
+        self.target = partial(snapshot.target, path)
         self.held = partial(replacement.held, path)
 
     def open_collection(
-        self, fail: Fail, reached: Callable[[], None] = lambda: None
+        self, fail: Fail, on_reachable: Callable[[], None] = lambda: None
     ) -> SqliteCollection:
         self.prepare()
-        reached()
+        on_reachable()
         return SqliteCollection(self.path, fail)

@@ -125,14 +125,14 @@ def open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
 
 @contextmanager
 def transaction(
-    connection: apsw.Connection, mode: str, committing: Callable[[], None] = lambda: None
+    connection: apsw.Connection, mode: str, before_commit: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Begin a transaction, and commit it; roll it back if there is an exception. `committing`
+    """Begin a transaction, and commit it; roll it back if there is an exception. `before_commit`
     comes before COMMIT."""
     connection.execute(f"BEGIN {mode}")
     try:
         yield
-        committing()
+        before_commit()
         connection.execute("COMMIT")
     except apsw.Error as error:
         raise errors.classify(error, connection) from None

@@ -10,15 +10,15 @@ from typing import Any
 import apsw
 
 from storekeeper.domain.errors import Missing, Outcome, Unavailable
-from storekeeper.storage import intake as staging
+from storekeeper.storage import intake
 from storekeeper.storage.sqlite import connections, errors, schema
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 
 
 @contextmanager
-def session(
-    path: Path, identity: FileIdentity | None = None, *, lock_timeout: float = staging.LOCK_TIMEOUT
+def open_session(
+    path: Path, identity: FileIdentity | None = None, *, lock_timeout: float = intake.LOCK_TIMEOUT
 ) -> Iterator["SqliteSession"]:
     """Open a session on a prepared file. Raises Unavailable.
 
@@ -45,17 +45,17 @@ def session(
 
 
 @contextmanager
-def command_session(
-    path: Path, *, lock_timeout: float = staging.LOCK_TIMEOUT
+def open_command_session(
+    path: Path, *, lock_timeout: float = intake.LOCK_TIMEOUT
 ) -> Iterator["SqliteSession"]:
     """Open a session for a command, on a file that exists. Raises CannotStart, Unavailable."""
     schema.prepare(path, upgrade=False)
-    with schema.raising_cannot_start(path), session(path, lock_timeout=lock_timeout) as opened:
+    with schema.raising_cannot_start(path), open_session(path, lock_timeout=lock_timeout) as opened:
         yield opened
 
 
 class SqliteSession:
-    """An `staging.Session` on a connection of its own."""
+    """A `intake.Session` on a connection of its own."""
 
     changes_table = CHANGES_TABLE
     set_numbers = ""
@@ -91,9 +91,9 @@ class SqliteSession:
             ) from None
 
     @contextmanager
-    def writing(self, committing: Callable[[], None]) -> Iterator[None]:
+    def writing(self, before_commit: Callable[[], None]) -> Iterator[None]:
         deadline = time.monotonic() + self._lock_timeout
         connections.retry_lock_until(self._connection, lambda: deadline)
-        with connections.transaction(self._connection, "IMMEDIATE", committing):
+        with connections.transaction(self._connection, "IMMEDIATE", before_commit):
             self._identity.check()
             yield

@@ -1,4 +1,4 @@
-"""Snapshots for `transfer`, each on a connection of its own."""
+"""Snapshots to read or fill, each on a connection of its own."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -134,14 +134,14 @@ def snapshot(path: Path) -> Iterator[Snapshot]:
 
 
 @contextmanager
-def target(path: Path, *, committing: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+def target(path: Path, *, before_commit: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
     """Make a new file to fill, which gets its name when it is whole. Raises CannotStart,
     Unavailable.
 
-    `committing` is called right before that.
+    `before_commit` is called right before that.
     """
     try:
-        with _new_file(path, committing) as filled:
+        with _new_file(path, before_commit) as filled:
             yield filled
     except apsw.Error as error:
         reason = errors.to_unavailable(error, Outcome.NONE) or error
@@ -168,7 +168,7 @@ def _modified(path: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def _new_file(
-    path: Path, committing: Callable[[], None] = lambda: None
+    path: Path, before_commit: Callable[[], None] = lambda: None
 ) -> Iterator[TargetSnapshot]:
     """Make a database file: the only place that does. It gets its name when it is whole.
 
@@ -182,7 +182,7 @@ def _new_file(
     with atomicfile.unfinished(path) as new:
         with _open_target(new) as filled:
             yield filled
-        committing()
+        before_commit()
         try:
             atomicfile.publish(new, path)
         except FileExistsError:  # another process was first
