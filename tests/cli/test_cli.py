@@ -105,15 +105,54 @@ def test_what_cannot_be_done_is_said_in_one_line(args: list[str], message: str) 
 def test_output_that_cannot_be_written_is_said_in_one_line(
     name: str, run: Callable[..., Ended]
 ) -> None:
+    with FULL.open("wb") as full:
+        done = run(name, stdout=full)
+    said = "storekeeper: cannot continue: No space left on device\n"
+    assert (done.returncode, done.stderr.decode()) == (2, said)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--version",
+        "--help",
+        "changes --help",
+        "openapi",
+        "changes",
+        "changes --follow",
+        "changes --cursor-file {folder}/cursor",
+        "token list",
+        "epoch",
+        "export",
+        "export --format xlsx",
+        "export -",
+    ],
+)
+def test_a_command_that_prints_ends_silently_when_nobody_reads_on(
+    tmp_path: Path, command: str
+) -> None:
+    """As before `head`: its output is a pipe whose reader has gone."""
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY[:6] * 2)
+    words = command.format(folder=tmp_path).split()
+    if not {"--version", "--help", "openapi"} & set(words):
+        words += ["--database", database.url]
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "wb") as pipe, FULL.open("wb") as full:
-        for output, reason in ((pipe, "Broken pipe"), (full, "No space left on device")):
-            done = run(name, stdout=output)
-            assert (done.returncode, done.stderr.decode()) == (
-                2,
-                f"storekeeper: cannot continue: {reason}\n",
-            )
+    with os.fdopen(writing, "wb") as pipe:
+        done = run(*words, stdout=pipe)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not (tmp_path / "cursor").exists()
+
+
+def test_a_pipe_into_head_shows_no_error(tmp_path: Path) -> None:
+    database = Sqlite(tmp_path)
+    fill_with(database, TRICKY * 500)
+    for name in ("changes", "export", "openapi"):
+        option = [] if name == "openapi" else ["--database", database.url]
+        program = ["sh", "-c", '"$0" "$@" | head -n 1', *COMMAND, name, *option]
+        done = subprocess.run(program, capture_output=True, timeout=60, check=False)
+        assert (done.stdout.count(b"\n"), done.stderr) == (1, b""), name
 
 
 def closed(number: int, *args: str) -> "subprocess.CompletedProcess[bytes]":

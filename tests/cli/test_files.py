@@ -416,6 +416,28 @@ def test_a_database_in_a_folder_that_may_not_be_entered_is_named(
     assert "Permission denied" in line
 
 
+@pytest.mark.parametrize("file", ["-", None])
+def test_standard_output_is_not_looked_for_in_a_folder_that_may_not_be_entered(
+    open_folder: Path, file: str | None
+) -> None:
+    """As in `cd /root; storekeeper export - > file` by another user."""
+    database = filled(open_folder / "mine", 3)
+    open_folder.chmod(0o777)
+    (open_folder / "mine").chmod(0o777)
+    closed = open_folder / "closed"
+    closed.mkdir()
+    words = ["export", *([file] if file else []), "--database", database.url]
+    with chdir(closed):
+        closed.chmod(0o000)
+        with without_rights():
+            done = run(*words)
+            (line,) = refused(run("export", "out.csv", "--database", database.url))
+        closed.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"\n") == 4
+    assert line == "storekeeper: cannot write out.csv: Permission denied"
+
+
 @pytest.mark.parametrize("url", ["sqlite:///stores.db", None])
 def test_a_present_folder_that_was_deleted_is_said(
     tmp_path: Path, source: Sqlite, url: str | None

@@ -15,7 +15,13 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.cli import backups, changes, exports, imports, ready, tokens
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import ask, open_standard_streams, print_line, print_now
+from storekeeper.cli.terminal import (
+    ask,
+    is_output_unread,
+    open_standard_streams,
+    print_line,
+    print_now,
+)
 from storekeeper.domain.errors import CannotStart, Outcome, StorekeeperError
 from storekeeper.settings import Settings, without_service_links
 
@@ -50,13 +56,15 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run a command; if it fails, exit with status 2 after one line on stderr."""
+    """Run a command; if it fails, exit with status 2 after one line on stderr.
+
+    If nobody reads its output any more, as before `head`, it ends without a word.
+    """
     open_standard_streams()
     for name in os.environ.keys() - without_service_links():
         del os.environ[name]
     try:
-        status = app(standalone_mode=False)
-        sys.stdout.flush()
+        status = _run()
     except TyperException as error:
         status = _report_failure(_explained(error))
     except StorekeeperError as error:
@@ -67,14 +75,10 @@ def main() -> None:
         )
     except (KeyboardInterrupt, typer.Abort):
         status = 130
-    except SystemExit as ended:
-        # If nobody reads the output, Typer exits with 1, which `check` has for a service that
-        # violates the contract.
-        if not isinstance(ended.__context__, BrokenPipeError):
-            raise
-        status = _report_no_output(ended.__context__)
     except OSError as error:
-        status = _report_no_output(error)
+        is_unread = isinstance(error, BrokenPipeError) and is_output_unread()
+        _drop_output()
+        status = 0 if is_unread else _report_failure(f"cannot continue: {error.strerror}")
     except (MemoryError, ImportError):  # too little memory, perhaps to load a library
         raise  # `__main__` reports it, as it does for this module
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
@@ -84,11 +88,24 @@ def main() -> None:
     sys.exit(status)
 
 
-def _report_no_output(error: OSError) -> int:
+def _run() -> int:
+    """Run a command; return its status. Raises OSError if its output cannot be written."""
+    try:
+        status: int = app(standalone_mode=False)
+    except SystemExit as ended:
+        # If nobody reads the output, Typer exits with 1, which `check` has for a service that
+        # violates the contract.
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
+    sys.stdout.flush()
+    return status
+
+
+def _drop_output() -> None:
     # At its end, Python would write the rest of its output, and fail again.
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _report_failure(f"cannot continue: {error.strerror}")
 
 
 def _report_failure(message: str, status: int = EXIT_USAGE) -> int:

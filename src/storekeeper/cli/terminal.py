@@ -1,6 +1,7 @@
 """What a command prints, its standard streams, and Ctrl-C."""
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -36,6 +37,13 @@ def print_now(result: str) -> None:
     # sys.stdout would keep what it cannot write, and fail again at the end of the process.
     with open(sys.stdout.fileno(), "w", closefd=False) as out:
         print(result, file=out)
+
+
+def is_output_unread() -> bool:
+    """Return whether who read standard output has gone, as `head` does once it has enough."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 def open_standard_streams() -> None:
