@@ -23,7 +23,7 @@ from storekeeper.domain.stores import Payload
 from storekeeper.sheets import export as exports
 from storekeeper.storage import atomicfile, databases
 from storekeeper.storage import copying as transfer
-from storekeeper.storage.sqlite.snapshot import SqliteSnapshot, TargetSnapshot
+from storekeeper.storage.sqlite.snapshot import SqliteSnapshot, SqliteTarget
 from tests.harness.client import fill, until
 from tests.harness.command import run
 from tests.harness.databases import Sqlite, make
@@ -35,7 +35,7 @@ from tests.harness.tokens import add_token
 
 LONG = "x" * 3000
 GOOD = an_export((1, "The last good one"))
-finish = TargetSnapshot.finish
+finish = SqliteTarget.finish
 
 
 def filled(folder: Path, count: int, address: str = LONG) -> Sqlite:
@@ -103,11 +103,11 @@ def test_a_copy_that_reads_otherwise_from_the_disk_is_found_and_not_kept(
     tmp_path: Path, source: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def finish_spoilt(self: TargetSnapshot, epoch: str | None) -> None:
+    def finish_spoilt(self: SqliteTarget, epoch: str | None) -> None:
         finish(self, epoch)
         spoilt(self.path)
 
-    monkeypatch.setattr(TargetSnapshot, "finish", finish_spoilt)
+    monkeypatch.setattr(SqliteTarget, "finish", finish_spoilt)
     refused_copy(source, tmp_path / "backup.db", "differ from those")
     assert names(tmp_path) == []
 
@@ -117,7 +117,7 @@ def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
 ) -> None:
     """The control: it says that all is well."""
 
-    def through_the_cache(self: TargetSnapshot, _: str | None) -> None:
+    def through_the_cache(self: SqliteTarget, _: str | None) -> None:
         self._connection.execute("UPDATE collection SET epoch = 'anew'")
         self._connection.pragma("cache_size", -16 * 1024)
         assert SqliteSnapshot.state(self)[0]
@@ -126,7 +126,7 @@ def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
         self._connection.execute("COMMIT")
         spoilt(self.path)
 
-    monkeypatch.setattr(TargetSnapshot, "finish", through_the_cache)
+    monkeypatch.setattr(SqliteTarget, "finish", through_the_cache)
     databases.copy(source.url, f"sqlite:///{tmp_path}/backup.db", nothing)
     assert b"Stose" in (tmp_path / "backup.db").read_bytes()
 
@@ -136,7 +136,7 @@ def test_a_file_that_appears_during_a_copy_is_left_as_it_is(
 ) -> None:
     target = tmp_path / "backup.db"
     monkeypatch.setattr(
-        TargetSnapshot, "finish", lambda *args: (finish(*args), target.write_text("mine"))
+        SqliteTarget, "finish", lambda *args: (finish(*args), target.write_text("mine"))
     )
     refused_copy(source, target, "there is a file of that name")
     assert target.read_text() == "mine"

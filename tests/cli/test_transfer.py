@@ -17,7 +17,7 @@ from storekeeper.domain.errors import PreconditionFailed
 from storekeeper.domain.stores import Payload, Replay
 from storekeeper.storage import copying as transfer
 from storekeeper.storage import databases
-from storekeeper.storage.collection import Row, Rows, Snapshot, State
+from storekeeper.storage.collection import CopyTarget, Row, Rows, Snapshot, State
 from storekeeper.storage.postgres.schema import LOCK
 from storekeeper.storage.sqlite import connections
 from tests.harness.cases import thorough
@@ -206,27 +206,35 @@ def test_a_source_that_is_none_is_refused_and_not_created(
 
 
 class Falsified:
-    """A collection that loses or changes something on its way, or gets another epoch than it is
-    told."""
+    """A snapshot that loses or changes something on its way."""
 
     def __init__(
-        self,
-        whole: Snapshot,
-        falsify: Callable[[str, Row], Row | None] | None = None,
-        epoch: str | None = None,
+        self, whole: Snapshot, falsify: Callable[[str, Row], Row | None] | None = None
     ) -> None:
         self._snapshot = whole
         self._falsify = falsify
         self.state = whole.state
         self.select = whole.select
-        self.fill = whole.fill
-        self.finish = whole.finish if epoch is None else lambda _: whole.finish(epoch)
 
     def rows(self, table: str) -> Rows:
         """Return them, falsified."""
         for row in self._snapshot.rows(table):
             if (falsified := self._falsify(table, row) if self._falsify else row) is not None:
                 yield falsified
+
+
+class FalsifiedTarget(Falsified):
+    """The same of a target, which may also get another epoch than it is told."""
+
+    def __init__(
+        self,
+        whole: CopyTarget,
+        falsify: Callable[[str, Row], Row | None] | None,
+        epoch: str | None,
+    ) -> None:
+        super().__init__(whole, falsify)
+        self.fill = whole.fill
+        self.finish = whole.finish if epoch is None else lambda _: whole.finish(epoch)
 
 
 def one_letter(table: str, row: Row) -> Row:
@@ -258,7 +266,7 @@ def test_a_copy_that_is_not_the_same_or_has_not_got_its_epoch_is_not_kept(
             databases.database(source.url).snapshot() as whole,
             databases.database(target.url).target() as to,
         ):
-            transfer.copy(whole, Falsified(to, falsify, epoch), nothing, move=move)
+            transfer.copy(whole, FalsifiedTarget(to, falsify, epoch), nothing, move=move)
         assert not databases.database(target.url).exists()
     assert run_command("copy", source.url, target.url).returncode == 0
 

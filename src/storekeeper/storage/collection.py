@@ -191,6 +191,10 @@ class Snapshot(Protocol):
     def select(self, statement: str, *values: str | int) -> Rows:
         """Return the rows of a statement, whose parameters `$1`, `$2` first come in this order."""
 
+
+class CopyTarget(Snapshot, Protocol):
+    """A collection that is filled in one transaction, and read again in it."""
+
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows to an empty table."""
 

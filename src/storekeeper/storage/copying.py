@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 import msgspec
 
 from storekeeper.domain.errors import CannotStart, Code, StorekeeperError
-from storekeeper.storage.collection import Rows, Snapshot
+from storekeeper.storage.collection import CopyTarget, Rows, Snapshot
 from storekeeper.storage.sql import TABLES
 
 
@@ -21,7 +21,7 @@ class VerificationFailed(StorekeeperError):
 
 def copy(
     source: Snapshot,
-    target: Snapshot,
+    target: CopyTarget,
     progress: Callable[[int, int], None],
     *,
     move: bool = False,
@@ -65,7 +65,7 @@ def copy(
     return stores, changes, arrived_epoch
 
 
-def _require_empty(target: Snapshot, source_epoch: str) -> None:
+def _require_empty(target: CopyTarget, source_epoch: str) -> None:
     *count, epoch = target.state()
     if any(count):
         raise CannotStart("the database has stores already: name an empty one")
@@ -76,7 +76,7 @@ def _require_empty(target: Snapshot, source_epoch: str) -> None:
 
 
 def _verify(
-    target: Snapshot, sent: dict[str, "hashlib._Hash"], advance: Callable[[], None]
+    target: CopyTarget, sent: dict[str, "hashlib._Hash"], advance: Callable[[], None]
 ) -> None:
     """Read each table of the target again. Raises VerificationFailed if its rows have another
     checksum."""

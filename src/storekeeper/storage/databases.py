@@ -25,7 +25,7 @@ from storekeeper.domain.stores import EXAMPLES
 from storekeeper.domain.tokens import Token
 from storekeeper.settings import DATABASES
 from storekeeper.storage import copying, intake
-from storekeeper.storage.collection import Collection, Fail, Snapshot
+from storekeeper.storage.collection import Collection, CopyTarget, Fail, Snapshot
 from storekeeper.storage.intake import Session
 from storekeeper.storage.sql import ALL_TOKENS, TABLES, changes_statement, page_of
 from storekeeper.storage.sqlite import SqliteDatabase
@@ -63,7 +63,7 @@ class Database(Protocol):
         each Unavailable.
         """
 
-    def create(self, fill: Callable[[Snapshot], None]) -> None:
+    def create(self, fill: Callable[[CopyTarget], None]) -> None:
         """Make a collection, which has what `fill` puts into it when it gets its name. Raises
         Taken if there is one."""
 
@@ -85,7 +85,7 @@ class Database(Protocol):
 
     def target(
         self, *, before_commit: Callable[[], None] = lambda: None
-    ) -> AbstractContextManager[Snapshot]:
+    ) -> AbstractContextManager[CopyTarget]:
         """Open a new file or an empty PostgreSQL, to fill it; call `before_commit` right before
         that lasts."""
 
@@ -140,7 +140,7 @@ def ensure(url: str, *, examples: bool) -> bool:
     return True
 
 
-def _add_examples(target: Snapshot) -> None:
+def _add_examples(target: CopyTarget) -> None:
     now = time.time_ns() // 1_000_000
     stores, changes = [], []
     for number, example in enumerate(EXAMPLES, 1):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 
 from storekeeper.domain.errors import Taken, Unavailable
-from storekeeper.storage.collection import COUNTED, Row, Rows, Snapshot, State
+from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot, State
 from storekeeper.storage.postgres.connections import (
     Connection,
     connected,
@@ -67,6 +67,10 @@ class PostgresSnapshot:
         except psycopg.Error as error:
             raise translate(error, self._url) from None
 
+
+class PostgresTarget(PostgresSnapshot):
+    """A CopyTarget in a transaction that writes."""
+
     def fill(self, table: str, rows: Iterable[Row]) -> None:
         query = f"COPY {table} ({', '.join(TABLES[table])}) FROM STDIN"
         with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
@@ -89,7 +93,7 @@ def snapshot(url: str) -> Iterator[Snapshot]:
 
 
 @contextmanager
-def target(url: str, *, before_commit: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+def target(url: str, *, before_commit: Callable[[], None] = lambda: None) -> Iterator[CopyTarget]:
     """Open a database without stores, or a new one, to fill it. Raises CannotStart, Unavailable.
 
     `before_commit` is called before the COMMIT, which also creates the tables, where there are none.
@@ -100,17 +104,17 @@ def target(url: str, *, before_commit: Callable[[], None] = lambda: None) -> Ite
             check_rows(connection)
         connection.execute(LOCK_TIMEOUT)
         connection.execute(LOCK.encode())
-        yield PostgresSnapshot(url, connection)
+        yield PostgresTarget(url, connection)
         before_commit()
 
 
-def create(url: str, fill: Callable[[Snapshot], None]) -> None:
+def create(url: str, fill: Callable[[CopyTarget], None]) -> None:
     """Make a collection with what `fill` puts into it. Raises Taken if there is one, CannotStart,
     Unavailable."""
     with connected(url, needs=RIGHTS) as connection:
         # Asked before too: a copy may have the lock of migrations for long.
         if version(connection) or not create_tables(connection):
             raise Taken("there is a list already: name another database", subject=describe(url))
-        made = PostgresSnapshot(url, connection)
+        made = PostgresTarget(url, connection)
         fill(made)
         made.finish(None)

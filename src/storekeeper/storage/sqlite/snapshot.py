@@ -9,7 +9,7 @@ import apsw
 
 from storekeeper.domain.errors import CannotStart, Outcome, Taken, Unavailable
 from storekeeper.storage import atomicfile
-from storekeeper.storage.collection import COUNTED, Row, Rows, Snapshot, State
+from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot, State
 from storekeeper.storage.copying import VerificationFailed
 from storekeeper.storage.sql import ROW_ORDER, TABLES
 from storekeeper.storage.sqlite import connections, errors, schema
@@ -38,15 +38,6 @@ class SqliteSnapshot:
         return self.select(
             f"SELECT {', '.join(TABLES[table])} FROM {_TABLE_NAMES[table]} ORDER BY {ROW_ORDER}"
         )
-
-    def fill(self, table: str, rows: Iterable[Row]) -> None:
-        columns = TABLES[table]
-        values = ", ".join("?" * len(columns))
-        statement = f"INSERT INTO {_TABLE_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
-        self._connection.executemany(statement, rows)
-
-    def finish(self, epoch: str | None) -> None:
-        """Do nothing: this snapshot was only read."""
 
     def select(self, statement: str, *values: str | int) -> Rows:
         yield from self._connection.execute(statement, values)
@@ -77,7 +68,7 @@ class SourceSnapshot(SqliteSnapshot):
             raise Unavailable("written meanwhile: try again", subject=str(self._path))
 
 
-class TargetSnapshot(SqliteSnapshot):
+class SqliteTarget(SqliteSnapshot):
     """A new file to fill, without a log, which nobody else has open. `stack` closes what this
     opens to read it.
 
@@ -92,6 +83,12 @@ class TargetSnapshot(SqliteSnapshot):
         self.path = path
         self._descriptor = descriptor
         self._stack = stack
+
+    def fill(self, table: str, rows: Iterable[Row]) -> None:
+        columns = TABLES[table]
+        values = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {_TABLE_NAMES[table]} ({', '.join(columns)}) VALUES ({values})"
+        self._connection.executemany(statement, rows)
 
     def finish(self, epoch: str | None) -> None:
         """Set this epoch, or a new one, and commit; from then on read rows from the disk, not
@@ -134,7 +131,7 @@ def snapshot(path: Path) -> Iterator[Snapshot]:
 
 
 @contextmanager
-def target(path: Path, *, before_commit: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+def target(path: Path, *, before_commit: Callable[[], None] = lambda: None) -> Iterator[CopyTarget]:
     """Make a new file to fill, which gets its name when it is whole. Raises CannotStart,
     Unavailable.
 
@@ -150,7 +147,7 @@ def target(path: Path, *, before_commit: Callable[[], None] = lambda: None) -> I
         raise CannotStart(f"cannot be written: {error.strerror}", subject=str(path)) from None
 
 
-def create(path: Path, fill: Callable[[Snapshot], None]) -> None:
+def create(path: Path, fill: Callable[[CopyTarget], None]) -> None:
     """Make a database with what `fill` puts into it. Raises CannotStart, Taken if there is a
     file."""
     with schema.raising_cannot_start(path, makes=True), _new_file(path) as filled:
@@ -169,7 +166,7 @@ def _modified(path: Path) -> tuple[int, int] | None:
 @contextmanager
 def _new_file(
     path: Path, before_commit: Callable[[], None] = lambda: None
-) -> Iterator[TargetSnapshot]:
+) -> Iterator[SqliteTarget]:
     """Make a database file: the only place that does. It gets its name when it is whole.
 
     Raises Taken if there is a file of that name, CannotStart, and errors of SQLite and of the
@@ -190,7 +187,7 @@ def _new_file(
 
 
 @contextmanager
-def _open_target(new: Path) -> Iterator[TargetSnapshot]:
+def _open_target(new: Path) -> Iterator[SqliteTarget]:
     with ExitStack() as stack:
         descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         stack.callback(os.close, descriptor)
@@ -199,6 +196,6 @@ def _open_target(new: Path) -> Iterator[TargetSnapshot]:
             connections.exclude_others(connection)
             schema.create_tables(connection)
             connection.execute("BEGIN EXCLUSIVE")
-            yield TargetSnapshot(new, connection, descriptor, stack)
+            yield SqliteTarget(new, connection, descriptor, stack)
         except apsw.Error as error:
             raise errors.classify(error, connection) from None
