@@ -140,7 +140,7 @@ def test_no_process_to_read_with_is_said(
 SAID: list[tuple[bytes, str]] = [
     (b"\xff\xff\xff\xff", "a message of 4,294,967,295 bytes"),
     (framed("rows"), "Expected `object`"),
-    (framed(Header("x" * 1000, [])), "length <= 201"),
+    (framed(Header("x" * 1000, [])), "length <= 210"),
     (framed(Rows([])), "Rows, which was not asked for"),
     (framed(Header(None, [])) + framed(Header(None, [])), "Header, which was not asked for"),
     (framed(Header(None, [])) + framed({"type": "Rows", "rows": [[1] * 8]}), "Expected `str"),
@@ -186,6 +186,16 @@ def test_the_service_takes_nothing_of_it_that_it_would_not_say(
     ):
         list(reading)
     assert why in ended.value.why
+
+
+def test_the_longest_name_of_a_column_of_keys_is_told(tmp_path: Path) -> None:
+    column = "key:" + "x" * 196
+    with (tmp_path / "stores.csv").open("w+b") as file:
+        file.write(f"name,key:{column},{'y' * 500}\nStore,7,\n".encode())
+        with Reading(file, Layout(match=f"key:{column}")) as reading:
+            assert reading.match == f"key:{column}"
+            assert reading.ignored == ["y" * 200 + "…"]
+            assert [row.key for row in reading] == ["7"]
 
 
 def test_rows_of_more_bytes_than_permitted_are_an_error_of_the_file(endless: IO[bytes]) -> None:

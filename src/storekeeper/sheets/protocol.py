@@ -44,7 +44,8 @@ MAX_LISTED_COLUMNS = 100
 """Columns that are ignored, of which the service is told."""
 
 _LENGTH_BYTES = 4
-_Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 1)]
+_Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 10)]
+"""A name as it is shown or matched, which may have a prefix."""
 
 
 class Layout(msgspec.Struct, frozen=True):
