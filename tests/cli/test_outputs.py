@@ -31,6 +31,14 @@ def database(tmp_path: Path) -> Sqlite:
     return Sqlite(tmp_path / "own")
 
 
+def a_file(folder: Path) -> Path:
+    """Return a file, with the same content at each call unless it was written."""
+    file = folder / "a file"
+    if not file.exists():
+        file.write_bytes(b"before")
+    return file
+
+
 def export(database: Sqlite, target: Path, **streams: Any) -> Done:
     url = database.url
     return run("export", "--database", url, "--force", "--format=csv", str(target), **streams)
@@ -189,6 +197,27 @@ def test_a_name_of_standard_output_is_written_into_whatever_it_is(
     assert log.stat().st_ino == inode
     assert log.read_bytes().startswith(b"before\n")
     assert log.read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.parametrize("kind", ["own", "closed", "no number of one"])
+@pytest.mark.parametrize("command", [export, rejects, cursor])
+def test_a_descriptor_that_the_command_was_not_started_with_is_refused(
+    folder: Path, database: Sqlite, command: Callable[..., Done], kind: str
+) -> None:
+    """By the number of one that nobody opened for it, the command may open its database."""
+    own = os.open(folder, os.O_RDONLY) if kind == "closed" else os.open(a_file(folder), os.O_RDWR)
+    number = own if kind != "no number of one" else 10**20
+    if kind == "closed":
+        os.close(own)
+    try:
+        [line] = refused(command(database, Path(f"/dev/fd/{number}")))[-1:]
+    finally:
+        if kind != "closed":
+            os.close(own)
+    assert "Bad file descriptor" in line
+    assert len(database.changes()) == 1
+    if kind != "closed":
+        assert a_file(folder).read_bytes() == b"before"
 
 
 def test_rejects_go_into_a_pipe_once_after_the_import_although_others_write_meanwhile(

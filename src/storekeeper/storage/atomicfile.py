@@ -47,9 +47,9 @@ def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
 def is_stream(file: Path) -> bool:
     """Return whether a name stands for something to write into, and not for a file to replace.
 
-    That is a pipe, a character device, or a descriptor of this process, as /dev/stdout. Raises
-    OSError for what must be neither: a folder, a socket, a block device, a SQLite database or
-    a log of one.
+    That is a pipe, a character device, or a descriptor that this process was started with, as
+    /dev/stdout. Raises OSError for what must be neither: another descriptor, a folder, a
+    socket, a block device, a SQLite database or a log of one.
     """
     if _descriptor(file) is not None:
         return True
@@ -93,15 +93,28 @@ def _opened(file: Path | int) -> int:
 
 
 def _descriptor(file: Path) -> int | None:
-    """Return the descriptor of this process that a name such as /dev/stdout stands for."""
+    """Return the descriptor of this process that a name such as /dev/stdout stands for. Raises
+    OSError for one that whoever started this process has not opened."""
     descriptors = os.path.realpath("/dev/fd")
     for _ in range(_MAX_LINKS):
         if file.name.isdecimal() and os.path.realpath(file.parent) == descriptors:
-            return int(file.name)
+            return _inherited(int(file.name))
         if not file.is_symlink():
             return None
         file = file.parent / file.readlink()
     return None
+
+
+def _inherited(descriptor: int) -> int:
+    """Return a descriptor that was open when this process began. Raises OSError for any other:
+    it may be the database, as this process has opened it."""
+    try:
+        is_inherited = os.get_inheritable(descriptor)
+    except OverflowError:
+        is_inherited = False
+    if not is_inherited:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return descriptor
 
 
 def _belongs_to_database(file: Path) -> bool:
