@@ -220,6 +220,19 @@ def test_a_descriptor_that_the_command_was_not_started_with_is_refused(
         assert a_file(folder).read_bytes() == b"before"
 
 
+@pytest.mark.parametrize("content", ["name\n", "name,address\n,0 Road\nStore 2,\n,1 Road\n"])
+def test_a_file_that_is_corrected_while_the_import_asks_is_not_imported(
+    folder: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """The rejected rows were taken from the lines of the new content, and others were missing."""
+    source = database.path.with_name("rows.csv")
+    monkeypatch.setattr(imports, "_tell", lambda _: source.write_text(content))
+    [line] = refused(rejects(database, folder / "new.csv"))[-1:]
+    assert "was written while it was read" in line
+    assert len(database.changes()) == 1
+    assert list(folder.iterdir()) == []
+
+
 def test_rejects_go_into_a_pipe_once_after_the_import_although_others_write_meanwhile(
     folder: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

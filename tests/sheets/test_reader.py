@@ -120,6 +120,16 @@ def test_what_else_ends_it_is_no_error_of_the_file(endless: IO[bytes]) -> None:
             assert ended.value.why == sign.name
 
 
+def test_a_file_that_is_written_while_it_is_read_is_refused(endless: IO[bytes]) -> None:
+    with Reading(endless, Layout()) as reading:
+        rows = iter(reading)
+        next(rows)
+        with Path(endless.name).open("r+") as other:
+            other.write("name,address\nAnother")
+        with pytest.raises(BadFile, match="written while it was read"):
+            list(rows)
+
+
 def test_its_last_words_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_SOURCE", str(tmp_path))
     elsewhere = [each for each in sys.path if not (Path(each) / "storekeeper/cli").exists()]

@@ -1,5 +1,6 @@
 """A file from outside, as the service and commands see it: what the reader says of it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import IO, Self
 
@@ -7,7 +8,7 @@ import msgspec
 
 from storekeeper.domain.intake import Row
 from storekeeper.domain.problems import WORDS, Problem, decode_wrong
-from storekeeper.sheets import protocol
+from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.protocol import (
     AskCells,
     AskRejects,
@@ -28,7 +29,7 @@ class Reading:
     """The rows of a file, which can be iterated once, as a `Layout` says to read them.
 
     Its header is read at once. `position` is how many bytes of the file were read. Raises BadFile,
-    Unavailable.
+    also if the file changes meanwhile, and Unavailable.
     """
 
     def __init__(self, file: IO[bytes], layout: Layout, limits: Limits = _UNLIMITED) -> None:
@@ -36,6 +37,8 @@ class Reading:
         self._layout = layout
         self._limits = limits
         self.position = 0
+        file.flush()
+        self._modified = _modified(file)
         self._reader = Reader(AskRows(layout), [file], limits)
         self._messages = self._reader.messages()
         header = next(self._messages, None)
@@ -54,6 +57,7 @@ class Reading:
                 place += 1
                 _check(row, place)
                 yield row
+        self._refuse_other_content()
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +94,18 @@ class Reading:
             if not isinstance(message, Part):
                 raise _unasked(message)
             file.write(message.data)
+        self._refuse_other_content()
+
+    def _refuse_other_content(self) -> None:
+        """Raise BadFile if the file was written since the first look: rows may be of two
+        contents, and its lines other ones."""
+        if _modified(self._file) != self._modified:
+            raise BadFile("it was written while it was read: import it again")
+
+
+def _modified(file: IO[bytes]) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return found.st_mtime_ns, found.st_size
 
 
 def _check(row: Row, place: int) -> None:
