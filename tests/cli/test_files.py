@@ -29,7 +29,7 @@ from tests.harness.command import run
 from tests.harness.databases import Sqlite, make
 from tests.harness.machine import mounted, without_rights
 from tests.harness.process import TIMEOUT, refused, serving
-from tests.harness.stores import ChangeRow, an_export
+from tests.harness.stores import HistoryRow, an_export
 from tests.harness.system_calls import SYNCS, injected, slowed
 from tests.harness.tokens import add_token
 
@@ -51,7 +51,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
     return filled(tmp_path_factory.mktemp("source"), 400)
 
 
-def whole(path: Path, folder: Path) -> list[ChangeRow]:
+def whole(path: Path, folder: Path) -> list[HistoryRow]:
     """Return the changes of a file that was taken away from all that stood beside it, found
     sound."""
     folder.mkdir(exist_ok=True)
@@ -342,7 +342,7 @@ def make_read_only(disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
 
 
-def both(url: str, folder: Path) -> tuple[list[ChangeRow], int]:
+def both(url: str, folder: Path) -> tuple[list[HistoryRow], int]:
     """Copy and export; return the changes, and the lines of the export."""
     folder.mkdir()
     databases.copy(url, f"sqlite:///{folder}/stores.db", nothing)

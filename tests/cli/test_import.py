@@ -16,7 +16,7 @@ from tempfile import TemporaryFile
 import pytest
 
 from storekeeper.cli import imports
-from storekeeper.domain.intake import Row
+from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.stores import Payload
 from storekeeper.sheets.reading import Reading
 from tests.harness.client import until
@@ -266,7 +266,7 @@ def test_first_stores_of_somebody_else_that_come_while_the_file_is_read_are_seen
     fill_with(database, [])
     read = Reading.__iter__
 
-    def slowly(rows: Reading) -> Iterator[Row]:
+    def slowly(rows: Reading) -> Iterator[SheetRow]:
         yield from read(rows)
         fill_with(database, [Payload("Other")])
 

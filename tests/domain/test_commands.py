@@ -14,7 +14,7 @@ from storekeeper.domain.commands import (
     ANY,
     Batch,
     Before,
-    Change,
+    ChangeRow,
     Command,
     Create,
     Remembered,
@@ -355,7 +355,7 @@ class Model:
         """How many stores there are."""
         return len({change[0] for change in self.history})
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[ChangeRow]:
         """Yield the rows of the history."""
         for seq, change in enumerate(self.history, 1):
             yield a_change(seq, *change, len({id for id, *_ in self.history[:seq]}))
@@ -405,8 +405,8 @@ class Rows:
     """A database: it keeps the rows that a batch gives it, and finds in them what a batch has to
     know."""
 
-    stores: dict[int, Change] = field(default_factory=dict)
-    changes: dict[int, Change] = field(default_factory=dict)
+    stores: dict[int, ChangeRow] = field(default_factory=dict)
+    changes: dict[int, ChangeRow] = field(default_factory=dict)
     keys: list[tuple[str, int, int]] = field(default_factory=list)
 
     def before(self, commands: list[Command]) -> Before:

@@ -17,7 +17,7 @@ from storekeeper.storage.collection import Collection
 from storekeeper.storage.sql import CONTENT
 from tests.harness.machine import need
 from tests.harness.postgres_server import Missing, Server, shared
-from tests.harness.stores import ChangeRow
+from tests.harness.stores import HistoryRow
 
 _CHANGES = f"SELECT seq, store_id, {', '.join(CONTENT)} FROM changes ORDER BY seq"
 _KEYS = "SELECT key, request, seq FROM keys ORDER BY n"
@@ -47,7 +47,7 @@ class Database(Protocol):
 
     url: str
 
-    def changes(self) -> list[ChangeRow]:
+    def changes(self) -> list[HistoryRow]:
         """Return the rows of its table of changes, by seq, read without the code under test."""
         ...
 
@@ -92,7 +92,7 @@ class Sqlite:
         self.path = folder / "stores.db"
         self.url = f"sqlite:///{self.path}"
 
-    def changes(self) -> list[ChangeRow]:
+    def changes(self) -> list[HistoryRow]:
         return self._rows(_CHANGES)
 
     def key_rows(self) -> list[tuple[str, int, int]]:
@@ -122,7 +122,7 @@ class Postgres:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def changes(self) -> list[ChangeRow]:
+    def changes(self) -> list[HistoryRow]:
         return self._rows(_CHANGES)
 
     def key_rows(self) -> list[tuple[str, int, int]]:

@@ -11,7 +11,7 @@ from storekeeper.api.token_table import TokenTable
 from storekeeper.domain import commands
 from storekeeper.domain.commands import (
     Before,
-    Change,
+    ChangeRow,
     Command,
     Create,
     Remembered,
@@ -51,7 +51,7 @@ class InMemory:
     `fails`."""
 
     def __init__(self, *payloads: Payload) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[ChangeRow] = []
         self.fails: Unavailable | None = None
         self.calls: list[str] = []
         self._remembered: dict[str, Remembered] = {}

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from storekeeper.domain.commands import Change
+from storekeeper.domain.commands import ChangeRow
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.storage.sql import CONTENT
 
-ChangeRow = tuple[Any, ...]
+HistoryRow = tuple[Any, ...]
 """seq, store_id and content of a change, as in `Database.changes`."""
 
 
@@ -68,17 +68,19 @@ def a_store_with(id: int, of: Payload | Store, version: int, epoch: str | None =
     return _InAnyEpoch(*values) if epoch is None else Store(*values)
 
 
-def a_change(seq: int, id: int, of: Payload, at: int, count: int, token_number: int = 0) -> Change:
+def a_change(
+    seq: int, id: int, of: Payload, at: int, count: int, token_number: int = 0
+) -> ChangeRow:
     """Return a row of the table of changes."""
     return (seq, id, *astuple(of), at, count, token_number)
 
 
-def store_of(change: Change, epoch: str) -> Store:
+def store_of(change: ChangeRow, epoch: str) -> Store:
     """Return the store as a row of the table of changes has it."""
     row: list[Any] = [*change[1 : 2 + len(CONTENT)], change[0], epoch]
     return Store(*row)
 
 
-def a_row(seq: int, id: int, name: str, address: str | None = None) -> ChangeRow:
+def a_row(seq: int, id: int, name: str, address: str | None = None) -> HistoryRow:
     """Return a row of `Database.changes`."""
     return (seq, id, *fields(name, address).values())

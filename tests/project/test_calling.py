@@ -324,7 +324,7 @@ def test_the_webhook_leaves_out_no_change_whenever_it_is_killed(tmp_path: Path) 
         assert (tmp_path / "errors").read_text() == ""
         new = databases.epoch(url, renew=True)
         with posting(tmp_path, url, hook):
-            until(lambda: f"go on from 8.{new}" in (tmp_path / "errors").read_text())
+            until(lambda: f"continue from 8.{new}" in (tmp_path / "errors").read_text())
             (tmp_path / "sent.cursor").write_text(f"8.{new}")
             load(url, [Payload("After the restore")])
             until(lambda: hook.taken[-1] == 9)

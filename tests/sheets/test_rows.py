@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storekeeper.domain.intake import Row
+from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.problems import MAX_WRONG_LENGTH, decode_wrong, message_of
 from storekeeper.domain.stores import MAX_CONTENT_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES
@@ -24,14 +24,14 @@ from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
 
 
-def rows(data: str | bytes, **layout: object) -> list[Row]:
+def rows(data: str | bytes, **layout: object) -> list[SheetRow]:
     """Return the rows of a file with this content; `layout` says how to read it."""
     asked = Layout(**layout)  # type: ignore[arg-type]
     file = io.BytesIO(data.encode() if isinstance(data, str) else data)
     return list(SheetRows(open_sheet(file, asked.encoding), asked))
 
 
-def said(row: Row) -> list[str]:
+def said(row: SheetRow) -> list[str]:
     return [
         each.message or message_of(each.reason, each.column)
         for each in decode_wrong(row.wrong or "[]")

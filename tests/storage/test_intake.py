@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storekeeper.domain.commands import Create
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
-from storekeeper.domain.intake import Counts, Import, NeedsMatch, Plan, Refused, Row
+from storekeeper.domain.intake import Counts, Import, NeedsMatch, Plan, Refused, SheetRow
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import Payload
@@ -337,7 +337,7 @@ class TestImport:
     ) -> None:
         fill_with(database, [ALPHA])
 
-        def broken() -> Iterator[Row]:
+        def broken() -> Iterator[SheetRow]:
             yield from intake.rows_of([BETA])
             raise ZeroDivisionError
 

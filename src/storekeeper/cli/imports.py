@@ -26,7 +26,7 @@ from storekeeper.cli.terminal import (
     saying_if_interrupted,
 )
 from storekeeper.domain.errors import CannotStart, Missing, Outcome, Unavailable
-from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, Row
+from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, SheetRow
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, Group, Problem, shown, words_of
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import MAX_NAME_LENGTH
@@ -127,14 +127,14 @@ def import_(  # noqa: PLR0913 - each is an option
         dry_run,
     )
     if rejects is None:
-        _carry_out(settings, file, options, None, create=create, yes=yes)
+        _import_file(settings, file, options, None, create=create, yes=yes)
         return
     with Rejects(rejects, file, settings.database) as rejected:
-        _carry_out(settings, file, options, rejected, create=create, yes=yes)
+        _import_file(settings, file, options, rejected, create=create, yes=yes)
         rejected.send()
 
 
-def _carry_out(
+def _import_file(
     settings: Settings,
     file: Path,
     options: Import,
@@ -188,7 +188,7 @@ def _ask_whether_to_create(name: str, *, dry_run: bool) -> None:
         ask(f"there is no {name}: the import begins a new list there", "nothing was imported")
 
 
-def _with_progress(rows: Reading, size: int) -> Iterator[Row]:
+def _with_progress(rows: Reading, size: int) -> Iterator[SheetRow]:
     """Yield the rows of a file of this size, and show the progress."""
     with progress("Reading", "rows") as show:
         for row in rows:

@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Cursor(NamedTuple):
-    """A place in the feed (decision 40): behind the change `seq`, None for the latest one.
+    """A place in the feed (decision 40): after the change `seq`, None for the latest one.
     `epoch` may be ""."""
 
     seq: int | None = 0
@@ -33,12 +33,12 @@ class Cursor(NamedTuple):
         return f"{self.seq}.{self.epoch}"
 
     def number(self, version: int, epoch: str) -> int:
-        """Return the number of the change that it is behind; raise EpochEnded if a collection
+        """Return the number of the change that it comes after; raise EpochEnded if a collection
         has no such place."""
         if self.epoch not in ("", epoch) or (self.seq or 0) > version:
             present = f"{version}.{epoch}"
             raise EpochEnded(
-                f"The cursor is of another history: read the list again, and go on from {present}",
+                f"The cursor is of another history: read the list again, and continue from {present}",
                 present,
             )
         return version if self.seq is None else self.seq
@@ -58,7 +58,7 @@ def parse_cursor(value: bytes) -> Cursor | None:
 
 
 class ChangesQuery(NamedTuple):
-    """Which changes a page has: the first `limit` behind the cursor `after`, of all stores or of
+    """Which changes a page has: the first `limit` after the cursor `after`, of all stores or of
     one.
 
     With `newest_first`, those before the cursor, the latest first; before `NOW` are all.

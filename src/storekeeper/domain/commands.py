@@ -81,7 +81,7 @@ Command: TypeAlias = Create | Replace
 Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
 """The store as a command left it, None if a replace found no store, or why nothing was written."""
 
-Change: TypeAlias = tuple[int, int, str, str | None, int, int, int]
+ChangeRow: TypeAlias = tuple[int, int, str, str | None, int, int, int]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
 
 KeyEntry: TypeAlias = tuple[str, int, int]
@@ -160,12 +160,12 @@ class Batch:
         self.count, self.version, self.at = before.count, before.version, max(now, before.at)
         self.results: list[Result] = []
         """What each command led to, in their order."""
-        self.changes: list[Change] = []
+        self.changes: list[ChangeRow] = []
         """One for each command that changed something, in the order of their versions."""
         self.keys: list[KeyEntry] = []
         """The keys to remember: each with a store among the results."""
-        self.created: dict[int, Change] = {}
-        self.replaced: dict[int, Change] = {}
+        self.created: dict[int, ChangeRow] = {}
+        self.replaced: dict[int, ChangeRow] = {}
         """The latest change of each new store, and of each that existed before, by its id."""
         self._before = before
         self._epoch = before.epoch
@@ -231,7 +231,7 @@ class Batch:
         return self._change(latest, id, payload, command.token_number)
 
     def _change(
-        self, latest: dict[int, Change], id: int, payload: Payload, token_number: int
+        self, latest: dict[int, ChangeRow], id: int, payload: Payload, token_number: int
     ) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address

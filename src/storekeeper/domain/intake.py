@@ -1,7 +1,8 @@
 """Domain: what an import of rows does, decided by one pure function (decisions 42, 52, 53, 55).
 
-`cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `Row` of each of its rows,
-`storage.intake` puts them into a temporary table, asks a `Plan` what becomes of each, and writes that.
+`cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `SheetRow` of each of its rows,
+`storage.intake` puts them into a temporary table, asks a `Plan` what becomes of each, and
+writes that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,13 +40,14 @@ keys of an outside system."""
 
 
 class Import(msgspec.Struct, frozen=True):
-    """How to read the rows of a file, what to do with them, and for whom.
+    """How to read the rows of a file, what to do with them, and which token sent them.
 
     `match` is what rows have in common with their stores: "id", "name", the name of a column
-    with the keys of an outside system (decision 52), perhaps behind KEY_PREFIX, or None: all
-    rows are new, which only an empty collection, or `add`, permits. `map` says from which columns a field comes (decision
-    53); without `header`, columns are named 1, 2, 3, … `idempotency_key` has the key and a hash
-    of the request; in a `Row`, `key` is what the row is matched by.
+    with the keys of an outside system (decision 52), perhaps after KEY_PREFIX, or None. With None
+    all rows are new, which only an empty collection, or `add`, permits. `map` has the columns
+    that a field comes from (decision 53); without `header`, columns are named 1, 2, 3, …
+    `idempotency_key` has the key and a hash of the request; in a `SheetRow`, `key` is what the row is
+    matched by.
     """
 
     match: str | None = None
@@ -69,7 +71,7 @@ class Import(msgspec.Struct, frozen=True):
         return self.match.removeprefix(KEY_PREFIX)
 
 
-class Row(NamedTuple):
+class SheetRow(NamedTuple):
     """A row of a file; `line` is where it begins.
 
     `key` is the id, name or outside key that it is matched by, None for a new store. A `name`
@@ -88,7 +90,7 @@ class Row(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the database says of a row: the store that it means, if there is one, and whether
+    """What the database has for a row: the store that it means, if there is one, and whether
     nothing would change.
 
     `matches` is how many stores have the key, two at most. `first` is the first place of a key
@@ -151,12 +153,13 @@ class Refused(StorekeeperError):
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        wrong = [
-            f"{n:,} {what}"
-            for n, what in ((report.bad, "bad"), (report.conflicts, "in conflict"))
-            if n
-        ]
-        self.why = f"of {report.rows:,} row{'s' * (report.rows != 1)}, {' and '.join(wrong)}"
+        wrong = []
+        if report.bad:
+            wrong.append(f"{report.bad:,} bad")
+        if report.conflicts:
+            wrong.append(f"{report.conflicts:,} in conflict")
+        noun = "row" if report.rows == 1 else "rows"
+        self.why = f"of {report.rows:,} {noun}, {' and '.join(wrong)}"
         super().__init__(f"Nothing was imported: {self.why}")
 
 
@@ -167,7 +170,7 @@ class NeedsMatch(StorekeeperError):
 
 
 Reject = Callable[[int, str], None]
-"""Is told of each row that is not imported, in their order: by its line, and why."""
+"""Gets the line of each row that is not imported, in their order, and why."""
 
 
 class Numbers(NamedTuple):
@@ -268,16 +271,17 @@ class Plan:
         bad = [each for each in found if each.reason is not Reason.CUT] or self._misfits(row)
         if bad:
             self._refuse(row, bad)
-        for cut in found if not bad else ():
+            return True
+        for cut in found:
             self._cut.add(row.line, row.id, cut)
-        return bool(bad)
+        return False
 
     def _refuse(self, row: Found, wrong: Iterable[Wrong]) -> None:
         messages = [self._bad.add(row.line, row.id, each) for each in wrong]
         self._reject(row.line, ". ".join(messages))
 
     def _misfits(self, row: Found) -> list[Wrong]:
-        """Return what is wrong with a row beside the others and the collection."""
+        """Return what is wrong with a row among the others and with the collection."""
         key, match = row.key, self.options.match or ""
         if key is not None and row.first is not None:
             return [Wrong(match, key, Reason.REPEATED)]
@@ -296,7 +300,10 @@ class Plan:
         assert row.store_version is not None
         if row.store_version <= int(seq):
             return ""
-        return f"Store {row.id} has changed since the version {row.version}: its version is {row.store_version} now"
+        return (
+            f"Store {row.id} has changed since the version {row.version}: its version is"
+            f" {row.store_version} now"
+        )
 
     def _change(self, row: Found, id: int) -> Decision:
         assert row.name is not None

@@ -51,7 +51,7 @@ class Search(NamedTuple):
 
     Besides, the store of the number `id`, which comes first unless the page `follows` another
     one, and the stores that have the whole `text` as a key of an outside system. `id` is 0 if
-    the text is no number.
+    the text is not a number.
     """
 
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ class Search(NamedTuple):
     follows: bool = False
 
     def parameters(self, after: int, limit: int) -> tuple[str | int, ...]:
-        """Return the parameters of `storage.sql.search_statement` for the first `limit` stores behind the id
+        """Return the parameters of `storage.sql.search_statement` for the first `limit` stores after the id
         `after`."""
         words = (*self.words, *("",) * (MAX_WORDS - len(self.words)))
         return min(after, MAX_INTEGER), self.id, *words, limit, self.text
@@ -68,13 +68,18 @@ class Search(NamedTuple):
 
 def parse(text: str) -> Search | None:
     """Return what a text searches for, None if it has too many characters or words."""
-    if len(text) > MAX_LENGTH or len(words := fold(text).split()) > MAX_WORDS:
+    if len(text) > MAX_LENGTH:
+        return None
+    words = fold(text).split()
+    if len(words) > MAX_WORDS:
         return None
     text = text.strip()
     if "\0" in text:  # PostgreSQL takes no such text; and no store has one
         return NOTHING
     id = int(text) if text.isascii() and text.isdigit() else 0
-    return Search(tuple(sorted(words, key=len, reverse=True)), text, id if id <= MAX_INTEGER else 0)
+    if id > MAX_INTEGER:
+        id = 0
+    return Search(tuple(sorted(words, key=len, reverse=True)), text, id)
 
 
 NOTHING = Search((_NEVER,), "")

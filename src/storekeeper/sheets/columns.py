@@ -21,7 +21,7 @@ _MATCHED = ("id", "name")
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _MAX_SHOWN_COLUMNS = 20
 _BESIDE = " ,"
-"""What vanishes beside a blank column. All blanks are one space by then."""
+"""What vanishes next to a blank column. All blanks are one space by then."""
 
 
 class TooLong(Exception):
@@ -183,7 +183,7 @@ def parse_maps(values: Sequence[str]) -> dict[str, str]:
 def join(texts: Sequence[str], places: Sequence[int], row: Sequence[object]) -> str:
     """Return the texts of a template with the cells of these places between them.
 
-    Blank cells vanish with the blanks and commas beside them, runs of blanks become one. Takes
+    Blank cells vanish with the blanks and commas next to them, runs of blanks become one. Takes
     time in proportion to the length of the result, which is measured first. Raises TooLong.
     """
     cells = {place: _without_runs(row[place]) for place in set(places)}
@@ -204,7 +204,7 @@ def _without_runs(cell: object) -> str:
 
 
 def _without_gaps(pieces: Sequence[str]) -> str:
-    """Join what stands between blank cells, without the blanks and commas beside these."""
+    """Join what stands between blank cells, without the blanks and commas next to these."""
     joined: list[str] = []
     last, has_comma = len(pieces) - 1, False
     for place, piece in enumerate(pieces):

@@ -34,7 +34,7 @@ class Export(msgspec.Struct, frozen=True):
     """An export: all stores, or those that a search finds, or as they were at a moment;
     ascending by id.
 
-    `key_column` is the column whose keys of outside systems stand beside each store, "" for
+    `key_column` is the column whose keys of outside systems stand next to each store, "" for
     none. `excel` is for CSV.
     """
 

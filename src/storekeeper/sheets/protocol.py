@@ -1,7 +1,7 @@
 """What the service and the reader, the process that reads files from outside, say to each other.
 
 The service asks one `Question` over a pipe, as one frame, and leaves the pipe open: the reader ends
-when it closes. The reader answers with frames of one `Message` each, the last of which is `End` or
+when it closes. The reader answers with frames of one `Message` each; the last one is `End` or
 says why the file cannot be read. A frame is the length of what follows, in 4 bytes, and a value as
 MessagePack.
 
@@ -16,7 +16,7 @@ from typing import IO, Annotated
 import msgspec
 from msgspec import Meta
 
-from storekeeper.domain.intake import Import, Row
+from storekeeper.domain.intake import Import, SheetRow
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 
 MAX_MEMORY = 2**30
@@ -41,7 +41,7 @@ MAX_DESCRIBED_BYTES = 5 * MAX_DESCRIBED
 """Bytes of messages with these rows."""
 
 MAX_LISTED_COLUMNS = 100
-"""Columns that are ignored, of which the service is told."""
+"""Ignored columns that the reader names to the service."""
 
 _LENGTH_BYTES = 4
 _Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 10)]
@@ -49,7 +49,7 @@ _Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 10)]
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How to read a file: what an `Import` says of it."""
+    """How to read a file: the part of an `Import` about that."""
 
     match: str | None = None
     map: Mapping[str, str] = {}
@@ -111,7 +111,7 @@ class Header(msgspec.Struct, tag=True, frozen=True):
 class Rows(msgspec.Struct, tag=True, frozen=True):
     """The next rows, and how many bytes of the file were read for them."""
 
-    rows: list[Row]
+    rows: list[SheetRow]
     position: int = 0
 
 

@@ -82,7 +82,7 @@ class Reader:
         try:
             protocol.write_frame(self._process.stdin.fileno(), question)
         except BrokenPipeError:
-            pass  # it has ended, as its output will tell
+            pass  # it has ended, and its output says why
         except UnicodeEncodeError:  # of an argument of a command
             raise BadFile("the name of a column is not UTF-8") from None
 
@@ -109,8 +109,8 @@ class Reader:
             self.close()
 
     def stop(self) -> None:
-        """End the process, without waiting for its end; whoever takes its messages gets
-        ReaderEnded."""
+        """End the process, without waiting for its end; the thread that takes its messages
+        gets ReaderEnded."""
         self._process.kill()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A file from outside, as the service and commands see it: what the reader says of it."""
+"""A file from outside, as the service and commands see it: what the reader found in it."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from typing import IO, Self
 
 import msgspec
 
-from storekeeper.domain.intake import Row
+from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.problems import WORDS, Problem, decode_wrong
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.protocol import (
@@ -47,7 +47,7 @@ class Reading:
         self.match = header.match
         self.ignored = header.ignored
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[SheetRow]:
         place = 0
         for message in self._messages:
             if not isinstance(message, Rows):
@@ -108,7 +108,7 @@ def _modified(file: IO[bytes]) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def _check(row: Row, place: int) -> None:
+def _check(row: SheetRow, place: int) -> None:
     """Raise ReaderEnded if a row cannot be one."""
     if row.place != place:
         raise ReaderEnded(f"it sent row {row.place} in place of {place}")

@@ -11,7 +11,7 @@ from itertools import chain, islice
 import msgspec
 
 from storekeeper.domain.errors import InvalidInput
-from storekeeper.domain.intake import VERSION, Row
+from storekeeper.domain.intake import VERSION, SheetRow
 from storekeeper.domain.problems import Wrong, encode_wrong, shown
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import (
@@ -68,11 +68,11 @@ class SheetRows:
                 return Columns(cells, layout.map, layout.match)
         return Columns(first[1], layout.map, layout.match)  # raises
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[SheetRow]:
         for place, (line, cells) in enumerate(self._records, 1):
             yield self._row(place, line, cells)
 
-    def _row(self, place: int, line: int, cells: list[object]) -> Row:
+    def _row(self, place: int, line: int, cells: list[object]) -> SheetRow:
         width = len(self.columns.names)
         if len(cells) < width or any(cells[width:]):
             message = f"The row has {len(cells)} cells instead of {width}"
@@ -94,7 +94,7 @@ class SheetRows:
             version = None
         key = self._key(cells, name, wrong)
         has_address = int("address" in values)
-        return Row(
+        return SheetRow(
             place, line, key, version or None, encode_wrong(wrong), has_address, name, address
         )
 
@@ -169,20 +169,24 @@ class SheetRows:
         kept = [place for place, name in enumerate(names) if name != PROBLEM_COLUMN]
         yield codecs.BOM_UTF8  # without it, Excel takes the file for another encoding
         if self._has_header:
-            yield _csv_line([*(names[place] for place in kept), PROBLEM_COLUMN])
+            heading = [names[place] for place in kept]
+            heading.append(PROBLEM_COLUMN)
+            yield _csv_line(heading)
         left = iter(messages)
         reject = next(left, None)
         for line, cells in self._records:
             if reject is None:
                 return
             if line == reject[0]:
-                padded = [*cells, *[""] * len(names)]
-                yield _csv_line([*(padded[place] for place in kept), reject[1]])
+                padded = cells + [""] * (len(names) - len(cells))
+                line_cells = [padded[place] for place in kept]
+                line_cells.append(reject[1])
+                yield _csv_line(line_cells)
                 reject = next(left, None)
 
 
-def _bad_row(place: int, line: int, wrong: Wrong) -> Row:
-    return Row(place, line, None, None, encode_wrong([wrong]), 0, None, None)
+def _bad_row(place: int, line: int, wrong: Wrong) -> SheetRow:
+    return SheetRow(place, line, None, None, encode_wrong([wrong]), 0, None, None)
 
 
 def _check_size(address: str, content: Mapping[str, object]) -> None:

@@ -36,7 +36,7 @@ def write(
     *,
     excel: bool = False,
 ) -> None:
-    """Write rows of these columns, of which the first is an id. Raises InvalidInput.
+    """Write rows of these columns; the first is an id. Raises InvalidInput.
 
     `excel` is for CSV: with a byte order mark and semicolons, as Excel expects it in many
     languages.
@@ -55,7 +55,7 @@ def _write_csv(
 ) -> None:
     if excel:
         file.write(codecs.BOM_UTF8)
-    # A TextIOWrapper would flush the file at its end, and a pipe that nobody reads blocks.
+    # A TextIOWrapper would flush the file at its end, and a pipe blocks while no process reads it.
     writer = csv.writer(codecs.getwriter("utf-8")(file), delimiter=";" if excel else ",")
     writer.writerow(columns)
     writer.writerows(rows)
@@ -72,7 +72,7 @@ def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) ->
             book.set_properties({"created": _1980})
             sheet = book.add_worksheet("Stores")
             sheet.freeze_panes(1, 0)
-            # As text: else Excel would make dates and numbers of names, and cut the zeros in front
+            # As text: otherwise Excel would make dates and numbers of names, and cut the zeros in front
             # of keys.
             as_text = book.add_format({"num_format": "@"})
             for column, width in zip(range(len(columns)), _WIDTHS, strict=False):

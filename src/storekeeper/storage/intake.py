@@ -24,7 +24,7 @@ from storekeeper.domain.intake import (
     Plan,
     Refused,
     Reject,
-    Row,
+    SheetRow,
 )
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
 from storekeeper.domain.search import MAX_SEARCHED_LENGTH
@@ -80,7 +80,7 @@ def keep_no_rejects() -> Reject:
 
 def import_rows(
     session: Session,
-    rows: Iterable[Row],
+    rows: Iterable[SheetRow],
     options: Import,
     *,
     review: Callable[[Plan], None] = lambda _: None,
@@ -105,7 +105,7 @@ def import_rows(
     _require_match(options, _numbers(session))
     for table in (STAGED, DECIDED, REPEATED):
         session.execute(f"CREATE TEMPORARY TABLE {table}")
-    session.fill("staged", Row._fields, rows)
+    session.fill("staged", SheetRow._fields, rows)
     session.execute(_FIND_REPEATED)
     plan = _make_plan(session, options, check, begin_rejects)
     review(plan)
@@ -140,10 +140,10 @@ def load(session: Session, payloads: Iterable[Payload], *, only_if_empty: bool =
     return plan.ids
 
 
-def rows_of(payloads: Iterable[Payload]) -> Iterable[Row]:
+def rows_of(payloads: Iterable[Payload]) -> Iterable[SheetRow]:
     """Return the rows that create these stores."""
     return (
-        Row(place, place, None, None, None, 1, *astuple(each))
+        SheetRow(place, place, None, None, None, 1, *astuple(each))
         for place, each in enumerate(payloads, 1)
     )
 

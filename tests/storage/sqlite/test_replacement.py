@@ -22,7 +22,7 @@ from tests.harness.client import load
 from tests.harness.databases import Sqlite
 from tests.harness.machine import mounted, without_rights
 from tests.harness.process import TIMEOUT
-from tests.harness.stores import ChangeRow, a_row
+from tests.harness.stores import HistoryRow, a_row
 
 AT_BACKUP = [a_row(1, 1, "Castle Hill"), a_row(2, 2, "Old Mill"), a_row(3, 3, "Harbour")]
 LATER = [a_row(4, 4, "Later"), a_row(5, 5, "Latest")]
@@ -30,7 +30,7 @@ ENDS = ("", "-wal", "-shm", "-journal")
 ASIDE = "stores-before-restore-"
 
 
-def names_of(rows: list[ChangeRow]) -> list[Payload]:
+def names_of(rows: list[HistoryRow]) -> list[Payload]:
     return [Payload(row[2]) for row in rows]
 
 

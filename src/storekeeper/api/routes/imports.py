@@ -128,7 +128,7 @@ class Imports:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
                 with releasing(spool):
                     rows, options = await run_in_thread(opened)
-                    return await self._carry_out(rows, options)
+                    return await self._import_rows(rows, options)
         except BadFile as error:
             raise _invalid(error) from None
         except NeedsMatch:
@@ -148,7 +148,7 @@ class Imports:
         # each other in memory, and the spool with them.
         raise Unavailable(TOO_SLOW, Outcome.UNKNOWN)
 
-    async def _carry_out(self, rows: Reading, options: Import) -> Response:
+    async def _import_rows(self, rows: Reading, options: Import) -> Response:
         body: Report | _Refusal
         check = until(PLAN_TIMEOUT, TOO_SLOW)
 
