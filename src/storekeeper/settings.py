@@ -17,7 +17,7 @@ _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
 `storekeeper check`."""
 
 DEFAULT_DATABASE = "sqlite:///storekeeper.db"
-"""The one database that is made although nobody said so: the one of a start that names none."""
+"""The only database that is made without --create: that of a start that names no database."""
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
 
@@ -32,7 +32,7 @@ _SERVICE_LINK = re.compile(
 _BOOLEANS = dict.fromkeys(("yes", "on", "y", "t"), "true") | dict.fromkeys(
     ("no", "off", "n", "f"), "false"
 )
-"""What the command line accepts as a boolean beside true, false, 1 and 0."""
+"""What the command line accepts as a boolean in addition to true, false, 1 and 0."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ _TYPES = get_type_hints(Settings, include_extras=True)
 """The type of each setting, with its range."""
 
 OF_ONE_START = frozenset({"create"})
-"""The settings without a variable: whatever restarts the service may not make a database again."""
+"""The settings without a variable: what restarts the service must not make a database again."""
 
 VARIABLES = {
     name: PREFIX + name.upper() for name in Settings.__struct_fields__ if name not in OF_ONE_START
@@ -154,8 +154,8 @@ def _invalid(name: str, reason: str, value: Any = None) -> CannotStart:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a service that listens on this address is reachable from this machine
-    alone."""
+    """Return whether a service that listens on this address is reachable only from this
+    machine."""
     try:
         address = ip_address(host)
         # Only from Python 3.13 on, `is_loopback` looks at the IPv4 address in an IPv6 one.
