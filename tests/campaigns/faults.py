@@ -91,8 +91,9 @@ class Report:
 
 
 def write(chosen: list[Row]) -> None:
-    """Write the outcomes into the page."""
-    measured = {row.name: row.measured for row in chosen}
+    """Write the outcomes into the page; a row of which nothing could run keeps what it has."""
+    ran = [row for row in chosen if row.outcomes["skipped"] < row.outcomes.total()]
+    measured = {row.name: row.measured for row in ran}
 
     def renewed(line: str) -> str:
         row = _ROW.fullmatch(line)
