@@ -21,8 +21,8 @@ from storekeeper.cli.tokens import SETTLE_DELAY
 from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.tokens import Token, generate
 from storekeeper.log import events
-from storekeeper.storage import databases
 from storekeeper.storage.sqlite.reads import Reader
+from storekeeper.storage.tokens import read_tokens, revoke_token
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
 from tests.harness.in_process import exchange, inside, settled, some_stores, statuses, tick, until
@@ -194,7 +194,7 @@ async def test_a_revoked_token_is_not_good_after_a_second(tmp_path: Path) -> Non
             began = asyncio.get_running_loop().time()
             await until_async(status, expected)
             assert asyncio.get_running_loop().time() - began < token_table.MAX_AGE
-            databases.revoke_token(url, "late", now())
+            revoke_token(url, "late", now())
 
 
 @pytest.mark.parametrize(("standstill", "good"), [(0.0, True), (1.5, False)])
@@ -331,7 +331,7 @@ async def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(
     before = now()
 
     def used() -> dict[str, int | None]:
-        return {token.name: token.used for token in databases.read_tokens(url)}
+        return {token.name: token.used for token in read_tokens(url)}
 
     async with inside(tmp_path, auth="all") as service:
         for state in ("read", "expired", "revoked"):
@@ -368,7 +368,7 @@ async def test_a_use_that_cannot_be_written_is_written_later(
         monkeypatch.setattr(collection, "mark_used", refuse_once)
         await exchange(service, sent("GET", "/api/stores", tokens["read"]))
         await until(lambda: attempts)
-        read = databases.read_tokens
+        read = read_tokens
         await until(lambda: any(token.used for token in read(f"sqlite:///{tmp_path}/stores.db")))
         assert attempts[1] - attempts[0] > 0.1
         await asyncio.sleep(0.1)
@@ -382,13 +382,11 @@ async def test_a_use_that_was_noted_by_a_clock_far_ahead_is_noted_again(
     monkeypatch.setattr(token_table, "REFRESH_INTERVAL", 0.02)
     url = f"sqlite:///{tmp_path}/stores.db"
     async with inside(tmp_path, auth="all") as service:
-        (number,) = (token.number for token in databases.read_tokens(url) if token.name == "read")
+        (number,) = (token.number for token in read_tokens(url) if token.name == "read")
         await service.collection.mark_used([number], now() + 10**12)
         await asyncio.sleep(0.1)
         await exchange(service, sent("GET", "/api/stores", token))
-        await until(
-            lambda: any((token.used or 10**15) <= now() for token in databases.read_tokens(url))
-        )
+        await until(lambda: any((token.used or 10**15) <= now() for token in read_tokens(url)))
 
 
 @pytest.mark.thorough

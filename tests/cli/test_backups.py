@@ -20,6 +20,7 @@ import pytest
 from storekeeper.domain.errors import CannotStart
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import backups, databases
+from storekeeper.storage.tokens import read_tokens, revoke_token
 from tests.campaigns.crash import kill_at
 from tests.harness.cases import case, thorough
 from tests.harness.client import create, fill, load, until
@@ -81,7 +82,7 @@ def names(folder: Path) -> list[str]:
 def test_a_backup_has_everything_and_is_its_owners_alone(source: Database, folder: Path) -> None:
     file = backed_up(source, folder / "all.db")
     assert sqlite_at(file).changes() == source.changes()
-    assert [token.name for token in databases.read_tokens(backups.url_of(str(file)))] == [
+    assert [token.name for token in read_tokens(backups.url_of(str(file)))] == [
         "anna",
         "bert",
     ]
@@ -407,7 +408,7 @@ def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder
     assert len(list(kept.path.parent.glob("stores-before-restore-*.db"))) == 3
     before, epoch = kept.changes(), databases.epoch(kept.url, renew=False)
     load(kept.url, [Payload("Later"), Payload("Latest")])
-    databases.revoke_token(kept.url, "anna", now())
+    revoke_token(kept.url, "anna", now())
     add_token(kept.url, "zoe", "read")
     everything = kept.changes()
     kept.path.chmod(0o640)

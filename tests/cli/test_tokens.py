@@ -15,8 +15,8 @@ from storekeeper.domain.errors import Missing
 from storekeeper.domain.stores import Payload
 from storekeeper.domain.tokens import USED_INTERVAL, Token, hashed, is_well_formed
 from storekeeper.storage import databases
-from storekeeper.storage.databases import read_tokens
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
+from storekeeper.storage.tokens import read_tokens
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Sqlite, handle, make, postgres
 from tests.harness.process import refused, serving

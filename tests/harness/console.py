@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
-from storekeeper.storage import databases
+from storekeeper.storage.tokens import revoke_token
 from tests.harness.client import until
 from tests.harness.process import Running
 from tests.harness.tokens import add_token, now
@@ -141,7 +141,7 @@ class Guarded:
 
     def revoke(self, name: str, text: str) -> None:
         """Revoke a token; return once the service knows."""
-        databases.revoke_token(self._url, name, now())
+        revoke_token(self._url, name, now())
         self._until(text, 401)
 
     def _until(self, text: str, status: int) -> None:

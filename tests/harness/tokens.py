@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from storekeeper.domain.tokens import Token, generate, hashed
-from storekeeper.storage import databases
+from storekeeper.storage import tokens
 from tests.harness.databases import make
 
 STATES = ("no token", "malformed", "unknown", "expired", "revoked", "read", "write", "Basic")
@@ -18,7 +18,7 @@ def add_token(url: str, name: str, scope: str, expires: int | None = None) -> st
     """Add a token to a database, which is made if it is missing; return its text."""
     text = generate()
     make(url)
-    databases.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires))
+    tokens.add_token(url, Token(0, name, scope, hashed(text.encode()), now(), expires))
     return text
 
 
@@ -27,7 +27,7 @@ def add_tokens(folder: Path) -> dict[str, str | None]:
     token."""
     url = f"sqlite:///{folder}/stores.db"
     revoked = add_token(url, "revoked", "write")
-    databases.revoke_token(url, "revoked", now())
+    tokens.revoke_token(url, "revoked", now())
     texts = {
         "malformed": "skt_1",
         "unknown": generate(),

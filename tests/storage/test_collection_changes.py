@@ -14,6 +14,7 @@ from storekeeper.domain.stores import Payload
 from storekeeper.domain.tokens import Token, hashed
 from storekeeper.storage import databases
 from storekeeper.storage.collection import Collection
+from storekeeper.storage.tokens import add_token, revoke_token
 from tests.harness.cases import case
 from tests.harness.collection import create, now, numbered, replace
 from tests.harness.databases import Database, handle
@@ -102,11 +103,11 @@ class TestChanges:
     async def test_a_change_names_the_token_that_wrote_it(self, database: Database) -> None:
         async with handle(database) as collection:
             await collection.check()
-            databases.add_token(database.url, Token(0, "anna", "write", hashed(b"x"), 1))
+            add_token(database.url, Token(0, "anna", "write", hashed(b"x"), 1))
             await collection.load(numbered(1))
             await collection.write(Create(Payload("By anna"), token_number=1))
             await collection.write(Replace(1, Payload("By nobody")))
-            databases.revoke_token(database.url, "anna", 2)
+            revoke_token(database.url, "anna", 2)
             assert [change.by for change in (await page(collection)).changes] == [
                 None,
                 "anna",

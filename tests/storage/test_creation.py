@@ -13,6 +13,7 @@ from storekeeper.domain.errors import CannotStart, StorekeeperError, Taken, Unav
 from storekeeper.domain.stores import EXAMPLES, Payload
 from storekeeper.storage import backups, databases
 from storekeeper.storage.collection import Snapshot
+from storekeeper.storage.tokens import revoke_token
 from tests.harness.client import load
 from tests.harness.collection import run, stores
 from tests.harness.databases import Database, Sqlite, handle
@@ -60,7 +61,7 @@ USES: dict[str, Callable[[str], object]] = {
     "a session": open_session,
     "a command that writes": write,
     "a command that reads": lambda url: databases.read_changes(url, ChangesQuery()),
-    "a token": lambda url: databases.revoke_token(url, "name", now()),
+    "a token": lambda url: revoke_token(url, "name", now()),
     "a new epoch": lambda url: databases.epoch(url, renew=True),
 }
 NOT_NAMED = {"a snapshot", "a session"}

@@ -45,6 +45,7 @@ def add(
     """Add a token and print it. It cannot be printed again."""
     from storekeeper.domain import tokens
     from storekeeper.storage import databases
+    from storekeeper.storage.tokens import add_token
 
     if link and not link.startswith(("http://", "https://")):
         raise CannotStart(f"--link: an address begins with http:// or https://, not {link!r}")
@@ -57,7 +58,7 @@ def add(
     token = tokens.Token(
         0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until
     )
-    databases.add_token(settings.database, token)
+    add_token(settings.database, token)
     try:
         print_now(tokens.console_link(link, text) if link else text)
     except OSError as error:
@@ -76,11 +77,11 @@ def add(
 def list_(settings: Settings) -> None:
     """List the tokens with scope, state, expiry and last use. Nobody keeps the tokens
     themselves."""
-    from storekeeper.storage import databases
+    from storekeeper.storage.tokens import read_tokens
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
     now = time.time_ns() // 1_000_000
-    for token in databases.read_tokens(settings.database):
+    for token in read_tokens(settings.database):
         expired = token.expires is not None and token.expires <= now
         state = "revoked" if token.revoked is not None else "expired" if expired else "active"
         times = (token.created, token.expires, token.used)
@@ -104,11 +105,9 @@ def list_(settings: Settings) -> None:
 def revoke(settings: Settings, name: Name) -> None:
     """Revoke a token. When this command ends, requests with it are refused."""
     from storekeeper.domain import tokens
-    from storekeeper.storage import databases
+    from storekeeper.storage.tokens import revoke_token
 
-    if not databases.revoke_token(
-        settings.database, tokens.check_name(name), time.time_ns() // 1_000_000
-    ):
+    if not revoke_token(settings.database, tokens.check_name(name), time.time_ns() // 1_000_000):
         raise CannotStart(f"Token {name} does not exist; see `storekeeper token list`")
     # Printed before the wait, which a user may interrupt.
     print_line(f"Token {name} is revoked: within {SETTLE_DELAY:g} s, requests with it are refused")

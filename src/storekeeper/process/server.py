@@ -44,7 +44,8 @@ from storekeeper.process.supervisor import (
     log_stop,
 )
 from storekeeper.settings import Settings, is_loopback
-from storekeeper.storage.databases import absolute, database, ensure, refuse_gone, refuse_tokens
+from storekeeper.storage.databases import absolute, database, ensure, refuse_gone
+from storekeeper.storage.tokens import refuse_tokens
 
 GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""

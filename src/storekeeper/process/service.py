@@ -25,7 +25,8 @@ from storekeeper.log.events import Event, emit, flush, use_format, write_line
 from storekeeper.process.supervisor import CANNOT_START
 from storekeeper.settings import Settings, from_environment
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.databases import database, ensure, refuse_gone, refuse_tokens
+from storekeeper.storage.databases import database, ensure, refuse_gone
+from storekeeper.storage.tokens import refuse_tokens
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which the event loop waits at most for the interpreter's lock, while another

@@ -22,19 +22,14 @@ from storekeeper.domain.errors import (
 )
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import EXAMPLES
-from storekeeper.domain.tokens import Token
 from storekeeper.settings import DATABASES
 from storekeeper.storage import copying, intake
 from storekeeper.storage.collection import Collection, CopyTarget, Fail, Snapshot
 from storekeeper.storage.intake import Session
-from storekeeper.storage.sql import ALL_TOKENS, TABLES, changes_statement, page_of
+from storekeeper.storage.sql import TABLES, changes_statement, page_of
 from storekeeper.storage.sqlite import SqliteDatabase
 from storekeeper.storage.sqlite.schema import files, is_missing
 
-_FIND = "SELECT number FROM tokens WHERE name = $1"
-_ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
-  SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
-_REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2"
 _EPOCH = "SELECT epoch FROM collection"
 
 
@@ -189,41 +184,11 @@ def is_database_file(url: str, file: Path) -> bool:
     return Path(os.path.realpath(file)) in parts
 
 
-def read_tokens(url: str) -> list[Token]:
-    """Return all tokens of a collection. Raises CannotStart, Unavailable."""
-    with open_existing(url).snapshot() as snapshot:
-        return [Token(*row) for row in snapshot.select(ALL_TOKENS)]
-
-
 def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes. Raises EpochEnded, CannotStart, Unavailable."""
     text, values = changes_statement(query)
     with open_existing(url).snapshot() as snapshot:
         return page_of(snapshot.select(text, *values), query)
-
-
-def refuse_tokens(url: str) -> None:
-    """Raise CannotStart if there are tokens: without --auth, nobody said which requests need
-    one."""
-    if read_tokens(url):
-        raise CannotStart(
-            "the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all,"
-            " writes or open (none)"
-        )
-
-
-def add_token(url: str, token: Token) -> None:
-    """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
-    with write_session(url) as session:
-        if list(session.execute(_FIND, (token.name,))):
-            raise CannotStart(f"Token name {token.name} is or was in use; names cannot be reused")
-        session.write(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
-
-
-def revoke_token(url: str, name: str, now: int) -> bool:
-    """Revoke a token; return whether there is one of that name. Raises CannotStart, Unavailable."""
-    with write_session(url) as session:
-        return session.write(_REVOKE, (now, name)) > 0
 
 
 def epoch(url: str, *, renew: bool) -> str:

@@ -22,6 +22,7 @@ from storekeeper.domain.stores import Payload
 from storekeeper.http.connection import Connection
 from storekeeper.storage import databases
 from storekeeper.storage.collection import State
+from storekeeper.storage.tokens import revoke_token
 from tests.harness.asgi import scope_of
 from tests.harness.client import locked
 from tests.harness.collection import numbered
@@ -505,7 +506,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
     async with inside(tmp_path, auth="all") as service:
         lines = [listen(service, "", bearer)[1] for bearer in bearers]
         await until(lambda: all(b"retry" in line.sent for line in lines))
-        await asyncio.to_thread(databases.revoke_token, url, "gone", now())
+        await asyncio.to_thread(revoke_token, url, "gone", now())
         await until(lambda: lines[0].sent.endswith(b"\r\n0\r\n\r\n"))
         await write(service)
         await until(lambda: seqs(lines[1]) == [1])

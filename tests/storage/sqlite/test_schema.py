@@ -16,7 +16,7 @@ import pytest
 
 from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.stores import EXAMPLES
-from storekeeper.storage import databases, intake
+from storekeeper.storage import databases, intake, tokens
 from storekeeper.storage.backups import verify
 from storekeeper.storage.sql import SCHEMA_NUMBER
 from storekeeper.storage.sqlite import SqliteCollection, connections, schema
@@ -166,7 +166,7 @@ def open_service(path: Path) -> None:
 
 
 def read_tokens(path: Path) -> None:
-    assert databases.read_tokens(f"sqlite:///{path}") == []
+    assert tokens.read_tokens(f"sqlite:///{path}") == []
 
 
 def renew_epoch(path: Path) -> None:
