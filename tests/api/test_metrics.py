@@ -1,25 +1,37 @@
 """What /metrics shows: every response once, in a closed set of series, and what is left out when
 it is not known."""
 
+import asyncio
 import random
 import shutil
 import string
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from storekeeper.api.metrics import BOUNDS, CELLS, FAMILIES, OTHER, STATUSES, Metrics, Slots
+from storekeeper.api.routes import exports, scrapes
 from storekeeper.api.routing import ROUTES
+from storekeeper.concurrency import threads
 from storekeeper.domain.errors import Outcome, Unavailable
 from storekeeper.http import limits
 from storekeeper.http.runtime import Served
+from storekeeper.storage.collection import State
 from tests.harness.asgi import asked
 from tests.harness.client import locked
 from tests.harness.databases import Database
-from tests.harness.in_process import Inside, inside, last_response, settled, some_stores, tick
+from tests.harness.in_process import (
+    Inside,
+    inside,
+    last_response,
+    settled,
+    some_stores,
+    tick,
+    until,
+)
 from tests.harness.machine import need
 from tests.harness.metrics import Series, parse, responses, series
 from tests.harness.wire import PHRASES, assert_error, create, request
@@ -259,6 +271,14 @@ async def test_what_a_limit_refuses_is_counted_by_the_limit(
         feed = runtime.application._planners["changes"].__self__  # type: ignore[attr-defined]  # a method of Feed
         monkeypatch.setattr(feed, "_max_listeners", 0)
         await respond(service, request("GET", "/api/changes", None, "Accept: text/event-stream"))
+        application: Any = runtime.application
+        monkeypatch.setattr(exports, "MAX_WRITTEN", 0)
+        await respond(service, request("GET", "/api/export"))
+        collection._reader.long_lists.refused += 1
+        scrapes = application._planners["metrics"].__self__._batcher
+        scrapes.limit = 0
+        await respond(service, request("GET", "/metrics"))
+        scrapes.limit = 1
         with monkeypatch.context() as patch:
             patch.setattr(runtime.limits.connections, "maximum", 0)
             await respond(service, b"")
@@ -300,6 +320,60 @@ async def test_a_database_that_is_away_takes_only_its_own_series_with_it(
         assert before.keys() - meanwhile.keys() == set(map(series, names))
         assert meanwhile[series("ready")] == 0
         assert meanwhile[series("writes_total", result="stored")] == 1
+
+
+async def test_many_scrapes_at_once_take_one_thread_and_the_next_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each shows what was counted before it came, also if it came while another was under way."""
+    texts: list[bytes] = []
+    running: list[int] = []
+
+    async def run_in_thread(work: Callable[[], bytes]) -> bytes:
+        running.append(1)
+        assert len(running) == 1
+        texts.append(await threads.run_in_thread(work))
+        running.pop()
+        return texts[-1]
+
+    monkeypatch.setattr(scrapes, "run_in_thread", run_in_thread)
+    async with inside(tmp_path) as service:
+        lines = []
+        for number in range(1000):
+            if number == 500:
+                await until(lambda: running)
+                await respond(service, create("Meanwhile"))
+            connection, line = service.connect()
+            connection.data_received(request("GET", "/metrics"))
+            lines.append((connection, line))
+        await until(lambda: all(connection.exchange is None for connection, _ in lines))
+    assert len(texts) == 2
+    found = [parse(last_response(line).body.decode()) for _, line in (lines[0], *lines[500:])]
+    assert [one[series("stores")] for one in found] == [0, *[1] * 500]
+
+
+async def test_a_database_that_does_not_respond_keeps_no_scrape_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked once, until it responds."""
+    questions: list[asyncio.Future[State]] = []
+
+    def state() -> asyncio.Future[State]:
+        questions.append(asyncio.get_running_loop().create_future())
+        return questions[-1]
+
+    monkeypatch.setattr(scrapes, "DATABASE_TIMEOUT", 0.01)
+    async with inside(tmp_path) as service:
+        monkeypatch.setattr(service.collection, "state", state)
+        for _ in range(3):
+            found = await shown(service)
+            assert found[series("ready")] == 0
+            assert series("stores") not in found
+        assert len(questions) == 1
+        assert found[series("http_requests_total", route="/metrics", method="GET", status="200")]
+        monkeypatch.undo()
+        questions[0].set_result(State(7, 9, "abcdefgh"))
+        assert (await shown(service))[series("ready")] == 1
 
 
 async def test_a_bug_behind_it_is_no_silence(

@@ -5,6 +5,7 @@ import fcntl
 import io
 import os
 import signal
+import tempfile
 import termios
 import time
 from collections.abc import Callable
@@ -85,6 +86,23 @@ def test_an_export_replaces_a_file_only_by_a_whole_one(tmp_path: Path, database:
     file.write_bytes(GOOD)
     assert command("export", database, "--force", str(file)).returncode == 0
     assert len(rows(file.read_bytes())) == 3001
+
+
+def test_a_full_folder_of_temporary_files_is_said_and_nothing_stays(
+    tmp_path: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XLSX needs it; the file that was there stays as it is."""
+    fill_with(database, [Payload("Store", "x" * 1000)] * 3000)
+    file = tmp_path / "stores.xlsx"
+    file.write_bytes(GOOD)
+    with mounted(tmp_path / "temporary", "size=100k") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        (line,) = refused(command("export", database, "--force", str(file)))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        assert list(folder.iterdir()) == []
+    says = "The folder of temporary files cannot be written: No space left on device"
+    assert line == f"storekeeper: {says}"
+    assert file.read_bytes() == GOOD
 
 
 def test_an_export_overwrites_a_file_only_if_that_is_asked_for(

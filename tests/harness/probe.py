@@ -16,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.changes import ChangesQuery
 from storekeeper.domain.errors import StorekeeperError, Unavailable
 from storekeeper.domain.stores import Payload
@@ -72,7 +73,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     ),
     "figures": lambda collection: collection.figures(),
     "with_snapshot": lambda collection: collection.with_snapshot(
-        lambda snapshot: list(snapshot.rows("stores"))
+        lambda snapshot: list(snapshot.rows("stores")), Interruption()
     ),
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),

@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import time
 import unicodedata
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 
+from storekeeper.concurrency import slow_readers
+from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.stores import Payload
+from storekeeper.storage import kept_ids
 from storekeeper.storage.collection import Collection, Moment, Query
 from tests.harness.cases import case
 from tests.harness.collection import MANY, create, get, listing, now, numbered, replace, stores
@@ -75,6 +79,32 @@ class TestLists:
             whole = b"[" + b"".join(parts) + b"]"
             assert whole == msgspec.json.encode(expected)
             assert await stores(two, name) != expected, "nothing was changed"
+
+    async def test_ids_that_slow_readers_keep_are_bounded_and_the_slowest_gives_way(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its list cannot be read on; those of others are whole. A list of all stores keeps none."""
+        monkeypatch.setattr(kept_ids, "MAX_KEPT_BYTES", 2 * 8 * (MANY - 1000))
+        async with handle(database) as collection:
+            await collection.load(numbered(MANY, "Same"))
+            expected = await stores(collection, "Same")
+            everything = [await listing(collection) for _ in range(9)]
+            begun = [await listing(collection, "Same") for _ in range(2)]
+            with pytest.raises(Unavailable, match="Too many long lists"):
+                await listing(collection, "Same")
+            assert collection.refused_lists() == 1
+            now = time.monotonic()
+            monkeypatch.setattr(slow_readers, "monotonic", lambda: now + 10)
+            first, second, third = *begun, await listing(collection, "Same")
+            assert collection.refused_lists() == 2
+            assert first.rest is not None
+            with pytest.raises(Unavailable, match="too slowly"):
+                await _joined(first.rest)
+            for found in (second, third, *everything):
+                assert found.rest is not None
+                whole = b"[" + found.first + await _joined(found.rest) + b"]"
+                assert json.loads(whole) == expected
+            assert await stores(collection, "Same") == expected
 
     async def test_lists_of_one_moment_are_the_same_though_a_store_changes_before_they_are_read(
         self, database: Database

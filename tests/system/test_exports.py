@@ -8,15 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from storekeeper.api.routes import exports
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
-from tests.harness.client import until
 from tests.harness.command import run
 from tests.harness.databases import KINDS, Database, postgres
 from tests.harness.process import Running, serving
 from tests.harness.transfers import TRICKY, fill_with
-from tests.harness.wire import request, slow_reader
 
 TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -139,12 +136,30 @@ def test_the_keys_of_outside_systems_stand_beside_their_stores(
 
 
 def test_a_poller_gets_304_until_something_changes(exported: tuple[Running, Database]) -> None:
+    """Of the present and of the past; only the present changes."""
     service, _ = exported
-    tag = service.request("GET", "/api/export").headers["etag"]
-    unchanged = service.request("GET", "/api/export", None, {"If-None-Match": tag})
-    assert (unchanged.status, unchanged.body) == (304, b"")
-    service.request("PUT", "/api/stores/1", {"name": tag})
-    assert service.request("GET", "/api/export", None, {"If-None-Match": tag}).status == 200
+    past = ["/api/export?at=2", "/api/export?at=0", "/api/export?at=2000-01-01T00:00:00Z"]
+    targets = ["/api/export", "/api/export?at=", "/api/export?format=xlsx", *past]
+    tags = {target: service.request("GET", target).headers["etag"] for target in targets}
+    for target, tag in tags.items():
+        for method in ("GET", "HEAD"):
+            got = service.request(method, target, None, {"If-None-Match": tag})
+            assert (got.status, got.body, got.headers["etag"]) == (304, b"", tag), target
+        other = service.request("GET", target, None, {"If-None-Match": '"9.abcdefgh"'})
+        assert (other.status, other.headers["etag"]) == (200, tag), target
+    service.request("PUT", "/api/stores/1", {"name": tags["/api/export"]})
+    for target, tag in tags.items():
+        got = service.request("GET", target, None, {"If-None-Match": tag})
+        assert got.status == (304 if target in past else 200), target
+
+
+def test_a_moment_that_is_none_is_refused_whatever_tag_is_sent(
+    exported: tuple[Running, Database],
+) -> None:
+    service, _ = exported
+    for at, status in (("9999", 400), ("1.aaaaaaaa", 410), ("2100-01-01T00:00:00Z", 400)):
+        for tags in ({}, {"If-None-Match": '"1.aaaaaaaa"'}):
+            assert service.request("GET", f"/api/export?at={at}", None, tags).status == status
 
 
 def test_a_query_of_an_export_that_breaks_rules_is_refused(
@@ -155,20 +170,3 @@ def test_a_query_of_an_export_that_breaks_rules_is_refused(
         got = service.request("GET", f"/api/export?{query}")
         assert (got.status, got.json["validation"]) == (400, {"source": "query", "keys": [key]})
     assert service.request("GET", "/api/export?format=").status == 200
-
-
-def test_slow_readers_of_exports_keep_no_more_than_four_files(fresh: Running) -> None:
-    """Whoever goes away makes room, at once or when the connection is closed."""
-    for number in range(8):
-        fresh.request(
-            "POST", "/api/stores", {"name": f"Store {number}", "address": "x" * (2**20 - 100)}
-        )
-    readers = [slow_reader(fresh) for _ in range(exports.MAX_EXPORTS)]
-    for reader in readers:
-        reader.send(request("GET", "/api/export"))
-        assert reader.client.recv(12) == b"HTTP/1.1 200"
-    refused = fresh.request("GET", "/api/export")
-    assert (refused.status, refused.json["outcome"]) == (503, "none")
-    for reader in readers:
-        reader.client.close()
-    until(lambda: fresh.request("GET", "/api/export?q=nothing").status == 200)

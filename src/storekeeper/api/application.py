@@ -123,12 +123,14 @@ def make_application(
     hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
     gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
     feed = Feed(collection, max_listeners=max_listeners)
+    exports = Exports(collection)
     if metrics:
         metrics.watch(lambda: len(feed.listeners), "listeners")
         metrics.watch(lambda: feed.refused, "refused", "listeners")
+        metrics.watch(lambda: exports.refused, "refused", "exports")
     planners = {
         **Resource(collection, settings).planners,
-        **Exports(collection).planners,
+        **exports.planners,
         **feed.planners,
         **Imports(collection).planners,
         **operations.planners(

@@ -58,7 +58,16 @@ class Family(NamedTuple):
 
 
 _RESPONSES = {"route": _ROUTES, "method": _METHODS, "status": (*map(str, STATUSES), OTHER)}
-_LIMITS = ("connections", "requests", "readers", "writes", "listeners")
+_LIMITS = (
+    "connections",
+    "requests",
+    "readers",
+    "writes",
+    "listeners",
+    "exports",
+    "lists",
+    "scrapes",
+)
 
 FAMILIES = {
     "http_requests": Family(
@@ -194,6 +203,7 @@ class Metrics:
         self.watch(lambda: collection.queued_writes()[0], "write_queue")
         self.watch(lambda: collection.queued_writes()[1], "refused", "writes")
         self.watch(lambda: clock.WATCH.wrong_commits, "wrong_clock_commits")
+        self.watch(collection.refused_lists, "refused", "lists")
         self.watch(lambda: len(limits.connections.open), "connections")
         self.watch(lambda: limits.connections.refused, "refused", "connections")
         self.watch(lambda: limits.receive_budget.refused, "refused", "requests")

@@ -76,10 +76,10 @@ class Exported(NamedTuple):
 
 
 def write(
-    snapshot: Snapshot, options: Export, file: IO[bytes] | None, progress: Callable[[int], None]
+    snapshot: Snapshot, options: Export, file: IO[bytes], progress: Callable[[int], None]
 ) -> Exported:
-    """Write an export, to no file for a HEAD; `progress` gets the rows so far. Raises
-    InvalidInput, EpochEnded."""
+    """Write an export; `progress` gets the number of each row that was read. Raises InvalidInput,
+    EpochEnded, Unavailable."""
     from storekeeper.sheets import writing  # noqa: PLC0415 - a start of the service needs no csv and no zipfile
 
     _, version, epoch = snapshot.state()
@@ -91,20 +91,19 @@ def write(
 
     def rows() -> Rows:
         nonlocal count, has_formulas
-        for count, (id, name, address, *key) in enumerate(found, 1):
+        for id, name, address, *key in found:
+            count += 1
             row = (id, name, address, f"{version}.{epoch}", *key)
             has_formulas = has_formulas or (
                 options.format == "csv" and writing.begins_a_formula(row)
             )
             yield row
-            progress(count)
 
     with (
-        closing(_select(snapshot, options, version, key_column)) as found,
+        closing(_select(snapshot, options, version, key_column, progress)) as found,
         closing(rows()) as shown,
     ):
-        if file is not None:
-            writing.write(file, options.format, columns, shown, excel=options.excel)
+        writing.write(file, options.format, columns, shown, excel=options.excel)
     return Exported(count, version, epoch, has_formulas)
 
 
@@ -134,17 +133,31 @@ def _key_column(snapshot: Snapshot, asked: str) -> str:
     raise InvalidInput("query", {"with": Violation(Reason.NO_KEYS, rule)})
 
 
-def _select(snapshot: Snapshot, options: Export, version: int, key_column: str) -> Rows:
+def _select(
+    snapshot: Snapshot,
+    options: Export,
+    version: int,
+    key_column: str,
+    progress: Callable[[int], None],
+) -> Rows:
     keys = [key_column] if key_column else []
     values: list[str | int] = [*keys, version] if options.at else [*keys]
     source = _AS_OF.format(version=f"${len(values)}") if options.at else "stores"
     key = f", {_KEY}" if key_column else ""
+    query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - of constants
     if options.search is None:
-        yield from snapshot.select(f"SELECT id, {FIELDS}{key} FROM {source} ORDER BY id", *values)  # noqa: S608 - of constants
-        return
-    wanted = options.search
-    by_key = {id for (id,) in snapshot.select(_WITH_KEY, wanted.text)}
-    query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - as above
-    for text, id, *row in snapshot.select(query, *values):
-        if id == wanted.id or id in by_key or all(word in text for word in wanted.words):
+        query = f"SELECT '', id, {FIELDS}{key} FROM {source} ORDER BY id"  # noqa: S608 - as above
+    is_found = _finder(snapshot, options.search)
+    for number, (text, id, *row) in enumerate(snapshot.select(query, *values), 1):
+        if is_found(id, text):
             yield id, *row
+        progress(number)
+
+
+def _finder(snapshot: Snapshot, search: Search | None) -> Callable[[int, str], bool]:
+    """Return the function that says, by id and searched text, whether a store is exported."""
+    if search is None:
+        return lambda _id, _text: True
+    ids = {id for (id,) in snapshot.select(_WITH_KEY, search.text)} | {search.id}
+    words = search.words
+    return lambda store_id, text: store_id in ids or all(word in text for word in words)

@@ -5,16 +5,18 @@ The same rows make the same bytes, whenever and wherever they are written.
 
 import codecs
 import csv
+import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.errors import InvalidInput, Unavailable
 from storekeeper.domain.reasons import Reason, Violation
 
 MAX_CELL_LENGTH = 32_767
@@ -36,7 +38,8 @@ def write(
     *,
     excel: bool = False,
 ) -> None:
-    """Write rows of these columns; the first is an id. Raises InvalidInput.
+    """Write rows of these columns; the first is an id. Raises InvalidInput, and Unavailable if
+    the folder of temporary files is full.
 
     `excel` is for CSV: with a byte order mark and semicolons, as Excel expects it in many
     languages.
@@ -66,11 +69,28 @@ def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) ->
         import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types; it is an extra
     except ImportError:
         raise _no_xlsx("XLSX needs XlsxWriter: install Storekeeper with its extra excel") from None
-    # XlsxWriter goes back to what it wrote, which a pipe cannot.
-    with tempfile.TemporaryFile() as made:
-        with closing(xlsxwriter.Workbook(made, {"constant_memory": True})) as book:
-            book.set_properties({"created": _1980})
-            sheet = book.add_worksheet("Stores")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="storekeeper-"))
+    except OSError as error:
+        raise _no_space(error) from None
+    try:
+        # XlsxWriter goes back to what it wrote, which a pipe cannot.
+        made = folder / "stores.xlsx"
+        book = xlsxwriter.Workbook(made, {"constant_memory": True, "tmpdir": str(folder)})
+        _make_book(book, columns, rows)
+        with made.open("rb") as source:
+            shutil.copyfileobj(source, file)
+    finally:
+        _remove(folder)
+
+
+def _make_book(book: Any, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Make the workbook. Raises InvalidInput, Unavailable."""
+    from xlsxwriter.exceptions import FileCreateError, FileSizeError  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
+
+    try:
+        book.set_properties({"created": _1980})
+        with _opened(book.add_worksheet("Stores")) as sheet:
             sheet.freeze_panes(1, 0)
             # As text: otherwise Excel would make dates and numbers of names, and cut the zeros in front
             # of keys.
@@ -78,8 +98,37 @@ def _write_xlsx(file: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) ->
             for column, width in zip(range(len(columns)), _WIDTHS, strict=False):
                 sheet.set_column(column, column, width, as_text)
             _fill(sheet, columns, rows, as_text)
-        made.seek(0)
-        shutil.copyfileobj(made, file)
+            book.close()
+    except OSError as error:
+        raise _no_space(error) from None
+    except FileCreateError as error:
+        raise _no_space(error.args[0]) from None
+    except FileSizeError:
+        raise _no_xlsx("the file would be larger than 4 GiB") from None
+
+
+@contextmanager
+def _opened(sheet: Any) -> Iterator[Any]:
+    """Close the files of a sheet at the end, which XlsxWriter leaves open if it fails."""
+    try:
+        yield sheet
+    finally:
+        for opened in (sheet.row_data_fh, sheet.fh):
+            with suppress(OSError):  # no space for the rest
+                opened.close()
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder of temporary files, and free their space."""
+    for file in folder.iterdir():
+        # If XlsxWriter fails as it packs them, some are still open, and would keep their space.
+        with suppress(OSError):
+            os.truncate(file, 0)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _no_space(error: OSError) -> Unavailable:
+    return Unavailable(f"The folder of temporary files cannot be written: {error.strerror}")
 
 
 def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any) -> None:

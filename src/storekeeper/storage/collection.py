@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.changes import NOW, ChangesPage, ChangesQuery, parse_cursor
 from storekeeper.domain.commands import Command
 from storekeeper.domain.errors import EpochEnded, InvalidInput, StorekeeperError, Unavailable
@@ -267,8 +268,11 @@ class Collection(Protocol):
             lambda session: intake.load(session, payloads, only_if_empty=only_if_empty)
         )
 
-    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
-        """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises."""
+    async def with_snapshot(self, work: Callable[[Snapshot], T], interruption: Interruption) -> T:
+        """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises.
+
+        After an interruption it raises Unavailable, and waits for the database no longer.
+        """
 
     async def tokens(self) -> Sequence[Token]:
         """Return the tokens that are not revoked."""
@@ -299,6 +303,10 @@ class Collection(Protocol):
 
     def queued_writes(self) -> tuple[int, int]:
         """Return how many writes wait, and how many were refused so far because too many did."""
+
+    def refused_lists(self) -> int:
+        """Return how many long lists by name were refused or broken off so far, because slow
+        clients kept too many ids."""
 
     async def figures(self) -> Mapping[str, float | None]:
         """Return `database_bytes`, what the database takes, `disk_free_bytes`, and

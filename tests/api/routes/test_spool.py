@@ -1,5 +1,4 @@
-"""Temporary files of imports and exports: how many there may be at once, and what is not written
-into any."""
+"""Temporary files of imports: how many there may be at once."""
 
 import asyncio
 import gc
@@ -8,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.api.routes import exports, imports
+from storekeeper.api.routes import imports
 from storekeeper.api.routes.spool import Spool, Spools
 from storekeeper.domain.errors import Unavailable
-from storekeeper.domain.stores import Payload
-from storekeeper.sheets import TYPES
 from tests.harness.in_process import exchange, inside, settled, statuses, until
 from tests.harness.wire import chunked, request
 
@@ -89,18 +86,3 @@ async def test_an_import_gives_its_place_back_without_the_garbage_collector(
             assert (await exchange(service, again)).status == 200
         finally:
             gc.enable()
-
-
-async def test_head_of_an_export_writes_no_row_and_leaves_none_under_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exports, "TIMEOUT", -1)  # looked at after 256 rows
-    methods = ["HEAD"] * exports.MAX_EXPORTS * 2 + ["GET"]
-    async with inside(tmp_path) as service:
-        await service.collection.load([Payload("A")] * 256)
-        *heads, get = [
-            await exchange(service, request(method, "/api/export?format=xlsx"))
-            for method in methods
-        ]
-    assert {(head.status, head.headers["content-type"]) for head in heads} == {(200, TYPES["xlsx"])}
-    assert (get.status, b"too long" in get.body) == (503, True)

@@ -9,16 +9,19 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from storekeeper.api.routes import exports
 from storekeeper.domain.errors import Missing, Unavailable
+from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from storekeeper.storage.postgres.pool import UNREACHABLE
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
@@ -26,11 +29,14 @@ from tests.harness.collection import run
 from tests.harness.command import run as run_command
 from tests.harness.databases import make, opened, postgres
 from tests.harness.garbage import no_garbage
-from tests.harness.in_process import inside, settled, statuses
+from tests.harness.in_process import exchange, inside, settled, statuses
+from tests.harness.in_process import until as until_inside
 from tests.harness.machine import fill_disk, mounted
+from tests.harness.metrics import parse, series
 from tests.harness.postgres_server import Server, either, folder, replicated, running
 from tests.harness.process import Response, Running, serving
 from tests.harness.wire import create as store
+from tests.harness.wire import request
 from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
 
 FAILOVER = 15.0
@@ -504,3 +510,38 @@ def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(
             for each in both:
                 until(partial(ready, each))
             assert "event=bug" not in instance.log
+
+
+@pytest.mark.parametrize(("row", "format"), [(1, "csv"), (100, "xlsx")])
+async def test_a_server_that_stands_still_keeps_no_export_and_no_scrape_waiting(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: int, format: str
+) -> None:
+    """The thread ends while the server still stands: a further export has its place."""
+    stands = threading.Event()
+    stack = ExitStack()
+
+    def freezing(*_: object) -> Callable[[int], None]:
+        def check(number: int) -> None:
+            if number == row and not stands.is_set():
+                stack.enter_context(frozen(server))
+                stands.set()
+
+        return check
+
+    monkeypatch.setattr(exports, "within", freezing)
+    async with inside(tmp_path, database=server.new_database()) as service:
+        await service.collection.load([Payload("Store", "x" * 30_000)] * 1000)
+        application: Any = service.service.runtime.application
+        exporting = application._planners["export"].__self__
+        get = request("GET", f"/api/export?format={format}")
+        with stack:
+            monkeypatch.setattr(exports, "RESPONSE_TIMEOUT", 2.0)
+            while not stands.is_set():  # a busy machine may not get as far in that time
+                assert_refused(await exchange(service, get))
+            await until_inside(lambda: not exporting._writing)
+            scraped = await exchange(service, request("GET", "/metrics"))
+            found = parse(scraped.body.decode())
+            assert found[series("ready")] == 0
+            assert series("stores") not in found
+        monkeypatch.setattr(exports, "RESPONSE_TIMEOUT", 30.0)
+        assert (await exchange(service, get)).status == 200

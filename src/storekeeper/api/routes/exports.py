@@ -1,33 +1,80 @@
 """The route /api/export: all stores, or some, as a file.
 
 A thread writes the file, of one moment, before anything is sent: so a slow client keeps no
-transaction open, and what is sent is whole.
+transaction open, and what is sent is whole. A HEAD writes it too, so that it responds as a GET.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import os
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 from storekeeper.api.plan import Plan, Planner
 from storekeeper.api.preconditions import not_modified, read_if_none_match
 from storekeeper.api.query import parse_export_query
-from storekeeper.api.routes.spool import Spool, Spools, not_written, within
+from storekeeper.api.routes.spool import Spool, not_written, within
+from storekeeper.concurrency.interruption import Interruption
+from storekeeper.concurrency.slow_readers import Kept, SlowReaders
 from storekeeper.domain.commands import Tags, tag
+from storekeeper.domain.errors import Unavailable
 from storekeeper.http.request import Request
-from storekeeper.http.response import NO_CACHE, Deferred, Fields, Response
+from storekeeper.http.response import NO_CACHE, Deferred, Fields, Response, StreamAborted
 from storekeeper.sheets import TYPES
 from storekeeper.sheets import export as exports
-from storekeeper.sheets.export import Export
-from storekeeper.storage.collection import Collection, completed
+from storekeeper.sheets.export import Export, Exported
+from storekeeper.storage.collection import Collection, Query, Snapshot, completed
 
-MAX_EXPORTS = 4
-"""Exports that are written or sent at once."""
+MAX_WRITTEN = 4
+"""Exports that are written at once."""
 
-TIMEOUT = 60.0
+MAX_SENT = 16
+MAX_SENT_BYTES = 2 * 2**30
+"""Exports that are sent at once, and bytes of their files; one alone may have more."""
+
+PROGRESS_BYTES = 2**20
+PROGRESS_TIMEOUT = 10.0
+"""Seconds that a client may take for each so many bytes of an export, while others need the
+room."""
+
+WRITE_TIMEOUT = 57.0
 """Seconds that writing an export may take."""
+
+RESPONSE_TIMEOUT = 59.0
+"""Seconds after which an export has its response in any case, whatever the database does."""
 
 PART_BYTES = 64 * 1024
 """Bytes that are read of the file, and sent, at once."""
+
+TOO_SLOW = "The export takes too long: ask for fewer stores, or run `storekeeper export`"
+TOO_MANY = "Too many exports are under way"
+
+
+class Download(Kept):
+    """An export that is sent: its file, which is gone once it is sent or has given way."""
+
+    def __init__(self, spool: Spool) -> None:
+        super().__init__(spool.seek(0, os.SEEK_END))
+        self._spool = spool
+        spool.seek(0)
+
+    def give_way(self) -> None:
+        """Delete the file."""
+        super().give_way()
+        self._spool.release()
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        """Yield the file, no faster than the client reads."""
+        taken = 0
+        while not self.gave_way and (part := self._spool.read(PART_BYTES)):
+            yield part
+            taken += len(part)
+            if taken >= PROGRESS_BYTES:
+                taken = 0
+                self.note_progress()
+            await asyncio.sleep(0)  # a fast client must not keep the others waiting until its end
+        if self.gave_way:
+            raise StreamAborted
 
 
 class Exports:
@@ -35,46 +82,89 @@ class Exports:
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._spools = Spools(MAX_EXPORTS, "Too many exports are under way")
+        self._writing = 0
+        self._sent = SlowReaders[Download](MAX_SENT, MAX_SENT_BYTES, PROGRESS_TIMEOUT, TOO_MANY)
+        self._refused = 0
         self.planners: Mapping[str, Planner] = {"export": self._plan}
+
+    @property
+    def refused(self) -> int:
+        """How many were refused, or broken off for another, because too many were under way."""
+        return self._refused + self._sent.refused
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
         return Plan(partial(self._run, read_if_none_match(headers)))
 
     def _run(self, tags: Tags | None, request: Request) -> Deferred:
         options = parse_export_query(request.target.partition(b"?")[2])
-        return Deferred(
-            asyncio.ensure_future(self._respond(options, tags, is_head=request.method == "HEAD"))
-        )
+        return Deferred(asyncio.ensure_future(self._respond(options, tags)))
 
-    async def _respond(self, options: Export, tags: Tags | None, *, is_head: bool) -> Response:
+    async def _respond(self, options: Export, tags: Tags | None) -> Response:
         # The keys of outside systems change without the list: an export with them has no tag.
         has_tag = not options.key_column
-        if tags and has_tag and options.at is None:
+        if tags and has_tag and (unchanged := not_modified(tags, await self._tag(options))):
+            return unchanged
+        self._sent.make_room()
+        if self._writing >= MAX_WRITTEN:
+            self._refused += 1
+            raise Unavailable(TOO_MANY)
+        self._writing += 1
+        interruption = Interruption()
+        writing = asyncio.ensure_future(self._write(options, interruption))
+        done, _ = await asyncio.wait({writing}, timeout=RESPONSE_TIMEOUT)
+        if not done:
+            # It is counted until its thread has ended, and then nobody wants to know how.
+            writing.add_done_callback(lambda late: late.cancelled() or late.exception())
+            interruption.interrupt()
+            raise Unavailable(TOO_SLOW)
+        download, written = writing.result()
+        self._sent.add(download)
+        current = tag(written.version, written.epoch).encode() if has_tag else b""
+        return Response(b"", _headers(options.format), stream=download.parts(), tag=current)
+
+    async def _tag(self, options: Export) -> str:
+        """Return the tag that an export has. Raises EpochEnded, InvalidInput."""
+        if options.at is None:
             state = await completed(self._collection.state())
-            if unchanged := not_modified(tags, tag(state.version, state.epoch)):
-                return unchanged
-        spool = self._spools.take()
-        check = within(
-            TIMEOUT, "The export takes too long: ask for fewer stores, or run `storekeeper export`"
-        )
+            return tag(state.version, state.epoch)
+        listing = await completed(self._collection.list(Query(at=options.at, limit=1)))
+        return tag(listing.version, listing.epoch)
+
+    async def _write(
+        self, options: Export, interruption: Interruption
+    ) -> tuple[Download, Exported]:
+        """Write an export to a file, which is gone if that fails. Raises Unavailable."""
         try:
-            written = await self._collection.with_snapshot(
-                lambda snapshot: exports.write(snapshot, options, None if is_head else spool, check)
-            )
+            with _new_spool() as spool:
+                work = partial(_write, options, spool)
+                written = await self._collection.with_snapshot(work, interruption)
+                return Download(spool), written
         except OSError as error:
             raise not_written(error) from None
-        current = tag(written.version, written.epoch).encode() if has_tag else b""
-        return Response(b"", _headers(options.format), stream=_parts(spool), tag=current)
+        finally:
+            self._writing -= 1
+
+
+@contextmanager
+def _new_spool() -> Iterator[Spool]:
+    """Open a file, and close it if the work fails: its error may be kept, and would keep the file.
+
+    Raises OSError.
+    """
+    spool = Spool()
+    try:
+        yield spool
+    except BaseException:
+        spool.release()
+        raise
+
+
+def _write(options: Export, spool: Spool, snapshot: Snapshot) -> Exported:
+    written = exports.write(snapshot, options, spool, within(WRITE_TIMEOUT, TOO_SLOW))
+    spool.flush()
+    return written
 
 
 def _headers(format: str) -> bytes:
     fields = f'content-type: {TYPES[format]}\r\ncontent-disposition: attachment; filename="stores.{format}"\r\n'
     return fields.encode() + NO_CACHE
-
-
-async def _parts(spool: Spool) -> AsyncGenerator[bytes, None]:
-    spool.seek(0)
-    while part := spool.read(PART_BYTES):
-        yield part
-        await asyncio.sleep(0)  # a fast client must not keep the others waiting until its file ends

@@ -1,23 +1,17 @@
 """The operator's routes: health and metrics."""
 
-import time
 from asyncio import ensure_future
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.routes.scrapes import Scrapes
 from storekeeper.api.routing import Scope
-from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.domain.changes import NOW, ChangesQuery
 from storekeeper.domain.errors import CLOSED, Unavailable
-from storekeeper.http.response import NO_CACHE, Deferred, Response
-from storekeeper.storage.collection import Collection, completed
-
-_TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n" + NO_CACHE
+from storekeeper.http.response import Deferred, Response
+from storekeeper.storage.collection import Collection
 
 
 def planners(
@@ -48,37 +42,5 @@ def planners(
         "ready": lambda *_: Plan(lambda _: Deferred(ensure_future(check()))),
     }
     if metrics:
-        scrape = partial(_scrape, metrics, collection, check)
-        made["metrics"] = lambda *_: Plan(lambda _: Deferred(ensure_future(scrape())))
+        made["metrics"] = Scrapes(metrics, collection, check).plan
     return made
-
-
-async def _scrape(
-    metrics: Metrics, collection: Collection, check: Callable[[], Awaitable[object]]
-) -> Response:
-    metrics.publish()
-    asked: dict[str, float | None] = {"ready": 0}
-    with suppress(Unavailable):
-        asked |= await _numbers(collection)
-        asked |= await collection.figures()
-    with suppress(Unavailable):
-        await check()
-        asked["ready"] = 1
-
-    def encode() -> bytes:
-        from storekeeper.api import exposition  # noqa: PLC0415 - it takes 0.1 s
-
-        return exposition.encode(metrics.slots, asked)
-
-    return Response(await run_in_thread(encode), _TEXT)
-
-
-async def _numbers(collection: Collection) -> Mapping[str, float]:
-    state = await completed(collection.state())
-    latest = await completed(collection.changes(ChangesQuery(NOW, 1, newest_first=True)))
-    numbers: dict[str, float] = {"stores": state.total, "changes": state.version}
-    for change in latest.changes:
-        age = time.time() - change.at / 1000
-        numbers["seconds_since_last_change"] = max(0.0, age)
-        numbers["latest_change_ahead_seconds"] = max(0.0, -age)
-    return numbers

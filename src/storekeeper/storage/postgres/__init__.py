@@ -7,6 +7,7 @@ from functools import partial
 import psycopg
 
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.stores import Store
@@ -68,6 +69,9 @@ class PostgresCollection(QueuedWrites, Collection):
     def list(self, query: Query) -> asyncio.Future[Listing]:
         return asyncio.ensure_future(self._reader.listing(query))
 
+    def refused_lists(self) -> int:
+        return self._reader.long_lists.refused
+
     def state(self) -> asyncio.Future[State]:
         return asyncio.ensure_future(self._reader.state())
 
@@ -80,8 +84,8 @@ class PostgresCollection(QueuedWrites, Collection):
         await self.check()  # after that, its tables are there
         return await run_with(partial(open_session, self._url, lock_timeout=lock_timeout), work)
 
-    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
-        return await run_with(partial(snapshot.snapshot, self._url), work)
+    async def with_snapshot(self, work: Callable[[Snapshot], T], interruption: Interruption) -> T:
+        return await run_with(partial(snapshot.snapshot, self._url, interruption), work)
 
     async def tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))

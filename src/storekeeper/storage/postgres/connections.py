@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo, ConnStatus, ExecStatus, PGconn, abc
 
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.errors import (
     NO_RESPONSE,
     NO_STANDBY,
@@ -230,9 +231,15 @@ def connect(conninfo: str) -> abc.PGconn:
 
 
 @contextmanager
-def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Connection]:
+def connected(
+    url: str,
+    *,
+    needs: str = "",
+    commits: bool = True,
+    interruption: Interruption | None = None,
+) -> Iterator[Connection]:
     """Open a connection for a thread, whose statements may take long; commit at the end if it
-    `commits`. Blocks.
+    `commits`. Blocks, until the server responds or an `interruption` comes.
 
     Raises what `translate` returns, and Unavailable, with outcome unknown, if the COMMIT may not
     last.
@@ -240,7 +247,10 @@ def connected(url: str, *, needs: str = "", commits: bool = True) -> Iterator[Co
     # A server with a slow disk may read nothing of a COPY for seconds.
     conninfo = parameters(url, tcp_user_timeout="30000")
     try:
-        with psycopg.connect(conninfo, autocommit=True) as connection:
+        with (
+            psycopg.connect(conninfo, autocommit=True) as connection,
+            (interruption or Interruption()).by_closing(connection.fileno()),
+        ):
             _set_up(connection, BULK if commits else _READING)
             connection.execute(CHECK_CLAIM)
             connection.execute(set_search_path(collection_schema(connection)).encode())

@@ -28,6 +28,7 @@ from storekeeper.storage.collection import (
     check_history,
     check_moment,
 )
+from storekeeper.storage.kept_ids import LongLists
 from storekeeper.storage.postgres.pipeline import (
     ConnectionLost,
     Statement,
@@ -124,6 +125,7 @@ class Reader:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.long_lists = LongLists()
         self._paging = asyncio.Semaphore(1)
         self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
 
@@ -219,7 +221,10 @@ class Reader:
         """Return a list of these stores as of `state`, with its first page; the others are read
         when asked for."""
         first, end = await self._page(ids[:PAGE_SIZE], state) if ids else (b"", 0)
-        rest = self._rest(ids, end, state) if ids and end < ids[-1] else None
+        if not ids or end == ids[-1]:
+            return Listing(state.version, state.epoch, first, None, last, total)
+        others = self.long_lists.keep(ids[bisect_right(ids, end) :])
+        rest = self._rest(others, end, state)
         return Listing(state.version, state.epoch, first, rest, last, total)
 
     async def _rest(self, ids: Sequence[int], done: int, state: State) -> AsyncIterator[bytes]:

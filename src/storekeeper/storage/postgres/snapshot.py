@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import psycopg
 
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.errors import Taken, Unavailable
 from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot, State
 from storekeeper.storage.postgres.connections import (
@@ -85,9 +86,9 @@ class PostgresTarget(PostgresSnapshot):
 
 
 @contextmanager
-def snapshot(url: str) -> Iterator[Snapshot]:
+def snapshot(url: str, interruption: Interruption | None = None) -> Iterator[Snapshot]:
     """Open a prepared database to read it. Raises CannotStart, Unavailable."""
-    with connected(url, commits=False) as connection:
+    with connected(url, commits=False, interruption=interruption) as connection:
         connection.execute(_SNAPSHOT)
         yield PostgresSnapshot(url, connection)
 

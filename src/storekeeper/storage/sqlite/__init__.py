@@ -10,6 +10,7 @@ from typing import TypeVar, TypeVarTuple
 
 from msgspec.structs import replace
 
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.concurrency.turns import Turns
 from storekeeper.domain import search
@@ -95,6 +96,9 @@ class SqliteCollection(QueuedWrites, Collection):
     def _whole(self, listing: Listing) -> Listing:
         return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
 
+    def refused_lists(self) -> int:
+        return self._reader.long_lists.refused
+
     def state(self) -> State:
         return self._read(self._reader.state)
 
@@ -114,9 +118,10 @@ class SqliteCollection(QueuedWrites, Collection):
         with self._translating(Outcome.UNKNOWN):
             return await run_with(session, work)
 
-    async def with_snapshot(self, work: Callable[[Snapshot], T]) -> T:
+    async def with_snapshot(self, work: Callable[[Snapshot], T], interruption: Interruption) -> T:
         with self._translating():
-            return await run_with(partial(snapshot.live_snapshot, self._identity), work)
+            opened = partial(snapshot.live_snapshot, self._identity, interruption)
+            return await run_with(opened, work)
 
     async def tokens(self) -> Sequence[Token]:
         return self._read(self._reader.tokens)

@@ -28,6 +28,7 @@ from storekeeper.storage.collection import (
     check_history,
     check_moment,
 )
+from storekeeper.storage.kept_ids import LongLists
 from storekeeper.storage.sql import (
     CONTENT,
     FIELDS,
@@ -98,6 +99,7 @@ class Reader:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
+        self.long_lists = LongLists()
         self._pages: dict[int, bytes] = {}  # by number
         # With the time of the latest change: after a restore another change may have its number.
         self._pages_of = State(0, 0, ""), 0
@@ -198,20 +200,23 @@ class Reader:
         """Return a list of these stores as of `state`, with its first page; the others are read
         when asked for."""
         first, count = self._page(ids, state) if ids else (b"", 0)
-        rest = self._rest(ids[count:], state) if count < len(ids) else None
+        if count == len(ids):
+            return Listing(state.version, state.epoch, first, None, last, total)
+        rest = self._rest(self.long_lists.keep(ids[count:]), state)
         return Listing(state.version, state.epoch, first, rest, last, total)
 
     async def _rest(self, ids: Sequence[int], state: State) -> AsyncIterator[bytes]:
         """Yield the pages of these stores, each behind a comma."""
-        while ids:
-            await asyncio.sleep(
-                0
-            )  # a fast client must not keep the others waiting until its list ends
+        begin = 0
+        while begin < len(ids):
+            # A fast client must not keep the others waiting until its list ends.
+            await asyncio.sleep(0)
             _, version, epoch = self.state()
             check_history(state, version, epoch)
-            page, count = self._page(ids, state)
+            # One id more shows `_page` that more follow.
+            page, count = self._page(ids[begin : begin + PAGE_SIZE + 1], state)
             yield b"," + page
-            ids = ids[count:]
+            begin += count
 
     def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
         """Return the first of these stores as they were in `state`, as JSON, and how many they

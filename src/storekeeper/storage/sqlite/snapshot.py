@@ -7,6 +7,7 @@ from pathlib import Path
 
 import apsw
 
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.errors import CannotStart, Outcome, Taken, Unavailable
 from storekeeper.storage import atomicfile
 from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot, State
@@ -107,11 +108,12 @@ class SqliteTarget(SqliteSnapshot):
 
 
 @contextmanager
-def live_snapshot(identity: FileIdentity) -> Iterator[Snapshot]:
+def live_snapshot(identity: FileIdentity, interruption: Interruption) -> Iterator[Snapshot]:
     """Open a collection for reading that this process has open. Raises apsw's errors, and
     Failure."""
     with (
         closing(identity.connect(reader=True)) as connection,
+        interruption.by(connection.interrupt),
         connections.transaction(connection, "DEFERRED"),
     ):
         yield SqliteSnapshot(connection)

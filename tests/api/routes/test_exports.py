@@ -1,0 +1,226 @@
+"""/api/export in one process: slow readers, a full folder of temporary files, HEAD."""
+
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storekeeper.api.routes import exports
+from storekeeper.concurrency import slow_readers
+from storekeeper.domain.stores import Payload
+from storekeeper.http.connection import Connection
+from tests.harness.in_process import Inside, Line, exchange, inside, last_response, tick, until
+from tests.harness.machine import mounted
+from tests.harness.metrics import parse, series
+from tests.harness.wire import request
+
+FORMATS = ("csv", "jsonl", "xlsx")
+MIB = 2**20
+LARGE = [Payload(f"Store {number}", "x" * (MIB - 100)) for number in range(2)]
+
+
+async def begun(service: Inside) -> tuple[Connection, Line]:
+    """Return the connection of a client that has begun to read an export, and reads no further."""
+    connection, line = service.connect()
+    line.stuck = True
+    connection.data_received(request("GET", "/api/export"))
+    await until(lambda: connection.flow.write_paused or connection.exchange is None)
+    assert connection.flow.write_paused, line.sent
+    return connection, line
+
+
+async def refused(service: Inside) -> float:
+    """Return how many exports were refused or broken off, as the metrics say."""
+    text = (await exchange(service, request("GET", "/metrics"))).body.decode()
+    return parse(text)[series("refused_total", reason="exports")]
+
+
+async def read_on(connection: Connection, line: Line) -> None:
+    """Have a client read all that comes."""
+    line.stuck = False
+    line.client_reads(line.unread)
+    await until(lambda: connection.exchange is None)
+
+
+# Slow readers.
+
+
+async def test_slow_readers_keep_nobody_from_an_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that has read nothing for longest gives way, and does not take it for whole."""
+    monkeypatch.setattr(exports, "MAX_SENT", 3)
+    async with inside(tmp_path) as service:
+        await service.collection.load(LARGE)
+        whole = (await exchange(service, request("GET", "/api/export"))).body
+        readers = [await begun(service) for _ in range(exports.MAX_SENT)]
+        full = await exchange(service, request("GET", "/api/export"))
+        assert (full.status, b'"outcome":"none"' in full.body) == (503, True)
+        assert await refused(service) == 1
+        now = time.monotonic()
+        monkeypatch.setattr(slow_readers, "monotonic", lambda: now + 100)
+        await read_on(*readers[0])
+        for _ in range(3):
+            assert (await exchange(service, request("GET", "/api/export"))).body == whole
+        assert await refused(service) == 1, "the first one made room"
+        readers[0] = await begun(service)
+        assert (await exchange(service, request("GET", "/api/export"))).body == whole
+        assert await refused(service) == 2
+        for connection, line in readers:
+            await read_on(connection, line)
+        assert [line.aborted for _, line in readers].count(True) == 1
+        assert not readers[0][1].aborted
+
+
+async def test_one_that_reads_a_part_now_and_then_gives_way_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "MAX_SENT", 1)
+    async with inside(tmp_path) as service:
+        await service.collection.load(LARGE)
+        connection, line = await begun(service)
+        now = time.monotonic()
+        for seconds in range(1, 12):
+            monkeypatch.setattr(slow_readers, "monotonic", lambda at=now + seconds: at)
+            line.client_reads(line.unread)
+            await until(lambda: connection.flow.write_paused)
+        assert (await exchange(service, request("GET", "/api/export"))).status == 200
+        await read_on(connection, line)
+        assert line.aborted
+
+
+async def test_a_client_that_leaves_makes_room_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that leaves before the response, or asks with HEAD; whatever the collector does."""
+    monkeypatch.setattr(exports, "MAX_SENT", 1)
+    monkeypatch.setattr(exports, "MAX_WRITTEN", 1)
+    async with inside(tmp_path) as service:
+        await service.collection.load(LARGE)
+        application: Any = service.service.runtime.application
+        exporting = application._planners["export"].__self__
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                connection, line = await begun(service)
+                line.abort()
+                await until(lambda: not exporting._sent._kept)
+                head = await exchange(service, request("HEAD", "/api/export"))
+                assert head.status == 200
+                await until(lambda: not exporting._sent._kept)
+                connection, line = service.connect()
+                connection.data_received(request("GET", "/api/export?q=nothing"))
+                await tick()
+                line.abort()
+                await until(lambda: not exporting._writing)
+                await tick()
+                await until(lambda: not exporting._sent._kept)
+        finally:
+            gc.enable()
+        assert await refused(service) == 0
+
+
+async def test_no_more_than_four_are_written_at_once(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await service.collection.load(LARGE)
+        lines = [service.connect() for _ in range(exports.MAX_WRITTEN + 2)]
+        for connection, _ in lines:
+            connection.data_received(request("GET", "/api/export?q=nothing"))
+        await until(lambda: all(connection.exchange is None for connection, _ in lines))
+        got = [last_response(line).status for _, line in lines]
+        assert got == [200] * exports.MAX_WRITTEN + [503, 503]
+        assert await refused(service) == 2
+
+
+# A folder of temporary files that is full.
+
+
+@contextmanager
+def small_folder(folder: Path, size: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Have temporary files in a folder of their own that has little room."""
+    with mounted(folder, f"size={size}") as small:
+        monkeypatch.setattr(tempfile, "tempdir", str(small))
+        yield small
+        monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def used(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return (found.f_blocks - found.f_bfree) * found.f_bsize
+
+
+@pytest.mark.parametrize("size", ["4k", "64k", "400k", "700k"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_full_folder_of_temporary_files_is_503_and_nothing_stays(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    size: str,
+) -> None:
+    """Where the sheet does not fit, where its file does not, where nothing does."""
+    stores = [Payload(f"Store {number}", os.urandom(500).hex()) for number in range(500)]
+    async with inside(tmp_path) as service:
+        await service.collection.load(stores)
+        with small_folder(tmp_path / "small", size, monkeypatch) as small:
+            for method in ("GET", "HEAD"):
+                for format in FORMATS:
+                    got = await exchange(service, request(method, f"/api/export?format={format}"))
+                    fits = got.status == 200 and size == "700k" and format != "xlsx"
+                    assert fits or got.status == 503, (method, format, got.body)
+                    assert fits or method == "HEAD" or b'"outcome":"none"' in got.body
+                    assert list(small.iterdir()) == []
+                    await until(lambda: used(small) == 0)
+            if size != "4k":
+                for format in FORMATS:
+                    got = await exchange(
+                        service, request("GET", f"/api/export?q=nothing&format={format}")
+                    )
+                    assert got.status == 200
+    assert "event=bug" not in capfd.readouterr().err
+
+
+# HEAD.
+
+
+async def test_head_responds_as_get(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await service.collection.load([Payload("Long", "x" * 32_768)])
+        for query in (
+            *(f"?format={format}" for format in FORMATS),
+            "?q=nothing&format=xlsx",
+            "?at=0&format=xlsx",
+            "?at=9",
+            "?with=Nothing",
+            "?format=pdf",
+        ):
+            get, head = [
+                await exchange(service, request(method, f"/api/export{query}"))
+                for method in ("GET", "HEAD")
+            ]
+            assert head.status == get.status, query
+            assert head.headers == get.headers, query
+            assert head.body == b""
+        assert (await exchange(service, request("HEAD", "/api/export?format=xlsx"))).status == 400
+
+
+# Time.
+
+
+async def test_an_export_that_takes_too_long_is_503_whatever_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As rows are read, also those that a search does not find."""
+    monkeypatch.setattr(exports, "WRITE_TIMEOUT", -1)  # looked at after 256 rows
+    async with inside(tmp_path) as service:
+        await service.collection.load([Payload("A")] * 256)
+        for method in ("GET", "HEAD"):
+            for query in ("", "?q=nothing", "?format=xlsx", "?at=256"):
+                got = await exchange(service, request(method, f"/api/export{query}"))
+                assert got.status == 503, (method, query)
