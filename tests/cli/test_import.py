@@ -110,7 +110,7 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     (
         b"name,address\nA\nB,1,2\nC,3,\n",
         ["2 rows have another number of cells than the header: line 2, line 3"],
-        "Nothing was imported into DATABASE: of 3 rows, 2 bad; mend the file, or repeat with --skip-bad",
+        "Nothing was imported into DATABASE: of 3 rows, 2 bad; fix the file, or repeat with --skip-bad",
     ),
     (
         b'name,address\n"A\nA","1\n\n2"\n,3\nC,4\n"' + b"x" * 31 + b'","5\n6"\nD\0,7\n,"\0"\n',
@@ -123,7 +123,7 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
             "2 names are missing: line 6, line 10",
             f"1 name has more than 30 characters: line 8 {'x' * 31!r} (31)",
         ],
-        "Nothing was imported into DATABASE: of 5 rows, 3 bad; mend the file, or repeat with --cut-names or",
+        "Nothing was imported into DATABASE: of 5 rows, 3 bad; fix the file, or repeat with --cut-names or",
     ),
     (
         b"name,address\n" + b"A,1\n" * 2000 + b",2\n",
@@ -283,7 +283,7 @@ def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_t
     assert not database.path.exists()
     *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
     where = f"into the new database {database.path}"
-    remedy = "mend the file, or repeat with --skip-bad"
+    remedy = "fix the file, or repeat with --skip-bad"
     assert line == f"storekeeper: -: Nothing was imported {where}: of 1 row, 1 bad; {remedy}"
 
 
@@ -388,7 +388,7 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
         " that is rather too long: 24' (34), line 37 'A name that is rather too long: 36' (34), and 163 more"
     )
     assert (
-        ": of 2,000 rows, 166 bad; mend the file, or repeat with --cut-names or --skip-bad" in line
+        ": of 2,000 rows, 166 bad; fix the file, or repeat with --cut-names or --skip-bad" in line
     )
     done = command("import", database, str(file), *MAPPED, "--rejects", str(rejects))
     assert (
@@ -420,7 +420,7 @@ def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(
     file = tmp_path / "stores.csv"
     file.write_text("name\n" + "New\n" * 11)
     [line] = refused(command("import", database, "--add", str(file)))
-    adds = "adds 11 stores, which nobody can delete, to a list of"
+    adds = "adds 11 stores, which cannot be deleted, to a list of"
     assert (
         line
         == f"storekeeper: the import {adds} 1: repeat with --yes to allow that; nothing was imported"
@@ -443,7 +443,7 @@ def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
     (tmp_path / "stores.csv").write_text(
         "name\n" + "".join(f"New {number}\n" for number in range(11))
     )
-    monkeypatch.setattr(imports, "_tell", lambda _: fill_with(database, [Payload("Other")]))
+    monkeypatch.setattr(imports, "tell", lambda _: fill_with(database, [Payload("Other")]))
     done = command("import", database, "--match", "name", str(tmp_path / "stores.csv"))
     [line] = refused(done)
     assert line.endswith(

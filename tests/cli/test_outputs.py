@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from storekeeper.cli import imports
+from storekeeper.cli import import_report, imports
 from storekeeper.domain.stores import Payload
 from tests.harness.client import fill
 from tests.harness.command import Done, run
@@ -238,18 +238,18 @@ def test_rejects_go_into_a_pipe_once_after_the_import_although_others_write_mean
 ) -> None:
     """A pipe takes nothing back, and all writers would wait for its reader."""
     a_pipe(folder / "pipe")
-    monkeypatch.setattr(imports, "_tell", lambda _: fill(database.path.parent, [Payload("Other")]))
+    monkeypatch.setattr(imports, "tell", lambda _: fill(database.path.parent, [Payload("Other")]))
     with read(folder / "pipe") as reader:
         assert reader is not None
         seen: list[bytes] = []
-        tell_end = imports._tell_end
+        tell_end = import_report.tell_end
 
         def told(*given: Any, **options: Any) -> None:
             with suppress(BlockingIOError):
                 seen.append(os.read(reader, 100))
             tell_end(*given, **options)
 
-        monkeypatch.setattr(imports, "_tell_end", told)
+        monkeypatch.setattr(imports, "tell_end", told)
         assert rejects(database, folder / "pipe").returncode == 0
         assert seen == []
         assert os.read(reader, 10_000).splitlines()[1:] == [b',1 Road,"""name"" is required"']

@@ -1,4 +1,4 @@
-"""The command `import`, and what it says."""
+"""The command `import`."""
 
 import os
 import shutil
@@ -12,6 +12,7 @@ from typing import IO, Annotated, Literal
 import typer
 from msgspec.structs import replace
 
+from storekeeper.cli.import_report import hint, remedy, tell, tell_end
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.rejects import Rejects
 from storekeeper.cli.terminal import (
@@ -26,9 +27,8 @@ from storekeeper.cli.terminal import (
     saying_if_interrupted,
 )
 from storekeeper.domain.errors import CannotStart, Missing, Outcome, Unavailable
-from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, Report, SheetRow
-from storekeeper.domain.problems import MAX_BRIEF_LENGTH, Group, Problem, shown, words_of
-from storekeeper.domain.reasons import Reason
+from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, SheetRow
+from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile, protocol
@@ -37,10 +37,6 @@ from storekeeper.sheets.reading import Reading
 
 MAX_UNASKED = 10
 """Stores that an import adds to a list that has stores, without asking."""
-
-_MAX_GROUPS = 10
-_MAX_CHANGES = 8
-"""Lines about problems and about changes: all fits on one page."""
 
 _THREE_WAYS = (
     "it has stores: say which of them the rows mean, with --match id, --match name or --match COLUMN (the key that"
@@ -176,7 +172,7 @@ def _import_file(
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
             raise Refused(plan.report)
-    _tell_end(plan, target, is_new=is_new)
+    tell_end(plan, target, is_new=is_new)
 
 
 def _ask_whether_to_create(name: str, *, dry_run: bool) -> None:
@@ -206,18 +202,12 @@ def _telling_failures(file: Path, target: str) -> Iterator[None]:
     except NeedsMatch:
         raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target) from None
     except BadFile as error:
-        field, _, column = error.value.partition("=")
-        hint = (
-            f": repeat with --{error.parameter} {field}" + f'="{column}"' * bool(column)
-            if error.value
-            else ""
-        )
         raise CannotStart(
-            f"{error}{hint}; nothing was imported into {target}", subject=str(file)
+            f"{error}{hint(error)}; nothing was imported into {target}", subject=str(file)
         ) from None
     except Refused as error:
         done = f"Nothing was imported into {target}: {error.why}"
-        raise CannotStart(f"{done}; {_remedy(error.report)}", subject=str(file)) from None
+        raise CannotStart(f"{done}; {remedy(error.report)}", subject=str(file)) from None
     except OSError as error:
         raise CannotStart(f"cannot read {file}: {error.strerror}") from None
     except Unavailable as error:
@@ -246,16 +236,6 @@ def _standard_input() -> IO[bytes]:
     return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
 
 
-def _remedy(report: Report) -> str:
-    """Return what the user can do with the rows that were refused."""
-    is_long = any(
-        each.column == "name" and each.reason is Reason.TOO_LONG for each in report.problems
-    )
-    ways = ["--cut-names or " * is_long + "--skip-bad"] * bool(report.bad)
-    ways += ["--on-conflict skip or overwrite"] * bool(report.conflicts)
-    return f"mend the file, or repeat with {', and '.join(ways)}"
-
-
 def _maps(values: list[str]) -> Mapping[str, str]:
     try:
         return parse_maps(values)
@@ -281,12 +261,12 @@ class _Review:
         if not self._is_locked:
             if self._rows.ignored and not (plan.options.match or plan.options.add):
                 print_line(_NO_KEYS)
-            _tell(plan)
+            tell(plan)
         if plan.options.dry_run or plan.refuses:
             return
         created, total = plan.report.created, plan.numbers.total
         if total and created > self._approved:
-            adds = f"the import adds {counted(created, 'store')}, which nobody can delete, to a list of {total:,}"
+            adds = f"the import adds {counted(created, 'store')}, which cannot be deleted, to a list of {total:,}"
             if self._is_locked:
                 raise CannotStart(
                     f"{adds}, since others wrote meanwhile: repeat it; nothing was imported"
@@ -296,71 +276,3 @@ class _Review:
         self._is_locked = True
         if self._rejects:
             self._rejects.write(self._rows)
-
-
-# What is said.
-
-
-def _tell(plan: Plan) -> None:
-    groups, report = plan.groups(), plan.report
-    for group in groups[:_MAX_GROUPS]:
-        print_line(_described(group))
-    if more := groups[_MAX_GROUPS:]:
-        print_line(
-            f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons"
-        )
-    if report.missing:
-        print_line(f"{counted(report.missing, 'store')} of the list not in the file, not changed")
-    for change in report.changes[:_MAX_CHANGES] if report.dry_run else ():
-        old = "new" if change.old is None else _content(change.old)
-        print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")
-    if report.dry_run and (rest := report.created + report.replaced - _MAX_CHANGES) > 0:
-        print_line(f"and {rest:,} more")
-
-
-def _described(group: Group) -> str:
-    """Return all problems of one reason in one line, with the first of them."""
-    column = "row" if group.reason is Reason.CONFLICT else group.column
-    noun = column if group.count == 1 else f"{column}{'es' if column.endswith('s') else 's'}"
-    said = words_of(group.reason, group.column, group.count)
-    examples = [_example(problem, group) for problem in group.examples]
-    if more := group.count - len(examples):
-        examples.append(f"and {more:,} more")
-    return f"{group.count:,} {noun} {said}: {', '.join(examples)}"
-
-
-def _example(problem: Problem, group: Group) -> str:
-    length = f" ({len(problem.value)})" if group.reason in (Reason.TOO_LONG, Reason.CUT) else ""
-    store = f" (store {problem.id})" if problem.id is not None else ""
-    value = (
-        ""
-        if group.reason is Reason.CONFLICT or not problem.value
-        else f" {shown(problem.value, MAX_BRIEF_LENGTH)!r}"
-    )
-    return f"line {problem.line}{value}{length}{store}"
-
-
-def _content(content: Mapping[str, str | None]) -> str:
-    return ", ".join(
-        repr(shown(text, MAX_BRIEF_LENGTH)) for text in content.values() if text is not None
-    )
-
-
-def _tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
-    report, ids = plan.report, plan.ids
-    as_ids = f" as {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" if ids else ""
-    others = {"in conflict, skipped": report.conflicts, "bad, skipped": report.bad}
-    counts = [
-        f"{counted(report.created, 'store')} created{as_ids}",
-        f"{report.replaced:,} replaced",
-        f"{report.unchanged:,} unchanged",
-        *(f"{n:,} {what}" for what, n in others.items() if n),
-    ]
-    if report.dry_run:
-        print_line(
-            f"Dry run: {', '.join(counts)} if imported into {target}, version {report.version}"
-        )
-        return
-    versions = f"version {plan.before} before, {report.version} now"
-    start = "; start the service with the same --database" * is_new
-    print_line(f"{', '.join(counts)} in {target}; {versions}{start}")

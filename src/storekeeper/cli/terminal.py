@@ -64,19 +64,17 @@ def open_standard_streams() -> None:
 
 def counted(count: int, noun: str) -> str:
     """Return a number of things, as in `1 store` and `2,000 stores`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def on_terminal() -> bool:
-    """Return whether there is somebody to ask."""
+    """Return whether there is a user to ask."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(intent: str, otherwise: str) -> None:
-    """Ask on a terminal whether the command may do what it is about to. Raises CannotStart if it
-    may not.
-
-    So it does where there is no terminal.
+    """Ask on a terminal whether the command may do what it is about to. Raises CannotStart
+    if not, and where there is no terminal.
     """
     if not on_terminal():
         raise CannotStart(f"{intent}: repeat with --yes to allow that; {otherwise}")
@@ -96,8 +94,7 @@ def saying_if_interrupted(nothing: str) -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Ignore Ctrl-C from now on: the command is about to commit, so it has to end and to say
-    what it did."""
+    """Ignore Ctrl-C from now on: the command is about to commit, so it must end and say what it did."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -1,0 +1,115 @@
+"""What the command `import` says about rows."""
+
+from collections.abc import Mapping
+
+from storekeeper.cli.terminal import counted, print_line
+from storekeeper.domain.intake import Plan, Report
+from storekeeper.domain.problems import MAX_BRIEF_LENGTH, Group, Problem, shown, words_of
+from storekeeper.domain.reasons import Reason
+from storekeeper.sheets import BadFile
+
+_MAX_GROUPS = 10
+_MAX_CHANGES = 8
+"""Lines about problems and about changes: all fits on one page."""
+
+
+def hint(error: BadFile) -> str:
+    """Return the option that helps with a file."""
+    if not error.value:
+        return ""
+    field, _, column = error.value.partition("=")
+    option = f"--{error.parameter} {field}"
+    if column:
+        option += f'="{column}"'
+    return f": repeat with {option}"
+
+
+def remedy(report: Report) -> str:
+    """Return what the user can do with the rows that were refused."""
+    is_long = any(
+        each.column == "name" and each.reason is Reason.TOO_LONG for each in report.problems
+    )
+    ways = []
+    if report.bad:
+        ways.append("--cut-names or --skip-bad" if is_long else "--skip-bad")
+    if report.conflicts:
+        ways.append("--on-conflict skip or overwrite")
+    return f"fix the file, or repeat with {', and '.join(ways)}"
+
+
+def tell(plan: Plan) -> None:
+    """Say what an import will do, or would."""
+    groups, report = plan.groups(), plan.report
+    for group in groups[:_MAX_GROUPS]:
+        print_line(_described(group))
+    if more := groups[_MAX_GROUPS:]:
+        print_line(
+            f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons"
+        )
+    if report.missing:
+        print_line(f"{counted(report.missing, 'store')} of the list not in the file, not changed")
+    for change in report.changes[:_MAX_CHANGES] if report.dry_run else ():
+        old = "new" if change.old is None else _content(change.old)
+        print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")
+    if report.dry_run and (rest := report.created + report.replaced - _MAX_CHANGES) > 0:
+        print_line(f"and {rest:,} more")
+
+
+def _described(group: Group) -> str:
+    """Return all problems of one reason in one line, with the first of them."""
+    noun = "row" if group.reason is Reason.CONFLICT else group.column
+    if group.count > 1:
+        noun += "es" if noun.endswith("s") else "s"
+    said = words_of(group.reason, group.column, group.count)
+    examples = [_example(problem, group) for problem in group.examples]
+    if more := group.count - len(examples):
+        examples.append(f"and {more:,} more")
+    return f"{group.count:,} {noun} {said}: {', '.join(examples)}"
+
+
+def _example(problem: Problem, group: Group) -> str:
+    text = f"line {problem.line}"
+    if problem.value and group.reason is not Reason.CONFLICT:
+        text += f" {shown(problem.value, MAX_BRIEF_LENGTH)!r}"
+    if group.reason in (Reason.TOO_LONG, Reason.CUT):
+        text += f" ({len(problem.value)})"
+    if problem.id is not None:
+        text += f" (store {problem.id})"
+    return text
+
+
+def _content(content: Mapping[str, str | None]) -> str:
+    return ", ".join(
+        repr(shown(text, MAX_BRIEF_LENGTH)) for text in content.values() if text is not None
+    )
+
+
+def tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
+    """Say what an import did, or would."""
+    report = plan.report
+    counts = [
+        f"{counted(report.created, 'store')} created{_as_ids(plan.ids)}",
+        f"{report.replaced:,} replaced",
+        f"{report.unchanged:,} unchanged",
+    ]
+    if report.conflicts:
+        counts.append(f"{report.conflicts:,} in conflict, skipped")
+    if report.bad:
+        counts.append(f"{report.bad:,} bad, skipped")
+    if report.dry_run:
+        print_line(
+            f"Dry run: {', '.join(counts)} if imported into {target}, version {report.version}"
+        )
+        return
+    versions = f"version {plan.before} before, {report.version} now"
+    start = "; start the service with the same --database" if is_new else ""
+    print_line(f"{', '.join(counts)} in {target}; {versions}{start}")
+
+
+def _as_ids(ids: range) -> str:
+    """Return which ids the new stores have."""
+    if not ids:
+        return ""
+    if len(ids) == 1:
+        return f" as {ids[0]}"
+    return f" as {ids[0]} to {ids[-1]}"
