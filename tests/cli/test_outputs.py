@@ -226,7 +226,7 @@ def test_a_file_that_is_corrected_while_the_import_asks_is_not_imported(
 ) -> None:
     """The rejected rows were taken from the lines of the new content, and others were missing."""
     source = database.path.with_name("rows.csv")
-    monkeypatch.setattr(imports, "_tell", lambda _: source.write_text(content))
+    monkeypatch.setattr(imports, "tell", lambda _: source.write_text(content))
     [line] = refused(rejects(database, folder / "new.csv"))[-1:]
     assert "was written while it was read" in line
     assert len(database.changes()) == 1
