@@ -91,7 +91,7 @@ class Report:
 
 
 def write(chosen: list[Row]) -> None:
-    """Write the outcomes into the page; a row of which nothing could run keeps what it has."""
+    """Write the outcomes into the page; a row whose tests could not run keeps its outcome."""
     ran = [row for row in chosen if row.outcomes["skipped"] < row.outcomes.total()]
     measured = {row.name: row.measured for row in ran}
 

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from pathlib import Path
 from tests.harness.machine import need
 from tests.harness.pages import ROOT, Shell
 
+PROGRAMS = ("systemd-nspawn", "nsenter", "setpriv", "unshare")
 INIT = Path("/usr/lib/systemd/systemd")
 CGROUPS = Path("/sys/fs/cgroup")
 BOOT_TIMEOUT = 60.0
@@ -67,9 +69,8 @@ def booted(folder: Path) -> Iterator[Booted]:
     if reason := _missing():
         need("nspawn", reason)
     with ExitStack() as stack:
-        root = stack.enter_context(_overlay(folder / "machine"))
         groups = stack.enter_context(_own_cgroups(f"storekeeper-{os.getpid()}-{id(folder)}"))
-        leader = stack.enter_context(_running(root, groups, folder / "told"))
+        leader = stack.enter_context(_running(folder, groups))
         env = {"HOME": "/root", "LANG": "C.UTF-8", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
         env["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         shell = Shell(["nsenter", "-t", str(leader), "-a", "bash"], Path("/"), env)
@@ -83,31 +84,9 @@ def _missing() -> str | None:
     """Return why no machine can be booted here."""
     if os.geteuid() != 0:
         return "only root may boot a machine"
-    if absent := [each for each in ("systemd-nspawn", "nsenter") if shutil.which(each) is None]:
+    if absent := [program for program in PROGRAMS if shutil.which(program) is None]:
         return f"not installed: {', '.join(absent)}"
     return None if INIT.exists() else "systemd is not installed"
-
-
-@contextmanager
-def _overlay(folder: Path) -> Iterator[Path]:
-    """Mount this machine's root, whose changes stay in memory; skip where that is not allowed."""
-    folder.mkdir()
-    with ExitStack() as stack:
-        _mount(stack, folder, "-t", "tmpfs", "tmpfs")
-        for name in ("root", "changed", "work"):
-            (folder / name).mkdir()
-        options = f"lowerdir=/,upperdir={folder}/changed,workdir={folder}/work"
-        _mount(stack, folder / "root", "-t", "overlay", "-o", options, "overlay")
-        yield folder / "root"
-
-
-def _mount(stack: ExitStack, folder: Path, *options: str) -> None:
-    done = subprocess.run(
-        ["mount", *options, str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        need("nspawn", f"no file system can be mounted here: {done.stderr.strip()}")
-    stack.callback(subprocess.run, ["umount", "--lazy", str(folder)], check=True)
 
 
 @contextmanager
@@ -128,43 +107,59 @@ def _own_cgroups(name: str) -> Iterator[list[Path]]:
             group.rmdir()
 
 
+BOOT = f"""
+set -e
+for group in "$@"; do echo $$ > "$group/cgroup.procs"; done
+mount -t tmpfs tmpfs .
+cd "$PWD"  # in the new file system
+mkdir root changed work
+mount -t overlay -o "lowerdir=/,upperdir=changed,workdir=work" overlay root
+exec systemd-nspawn --directory=root --boot --quiet --register=no --keep-unit --console=pipe \
+  --private-network --link-journal=no --notify-ready=yes --machine=storekeeper \
+  --bind-ro={ROOT}:/mnt/source --bind-ro={sys.prefix}:/mnt/venv \
+  --bind-ro={sys.base_prefix}:/mnt/python systemd.unit=basic.target
+"""
+"""Boots in the present folder, in a mount namespace of its own, within these control groups."""
+
+
 @contextmanager
-def _running(root: Path, groups: list[Path], told: Path) -> Iterator[int]:
-    """Boot the machine of these files; yield the process that is its first."""
-    enter = 'for group; do echo $$ > "$group/cgroup.procs" || exit; done; exec ' + " ".join(
-        [
-            "systemd-nspawn --quiet --boot --register=no --keep-unit --private-network",
-            "--link-journal=no --console=pipe --notify-ready=yes --machine=storekeeper",
-            f"--directory={root} --bind-ro={ROOT}:/mnt/source",
-            f"--bind-ro={sys.prefix}:/mnt/venv --bind-ro={sys.base_prefix}:/mnt/python",
-            "systemd.unit=basic.target",
-        ]
-    )
+def _running(folder: Path, groups: list[Path]) -> Iterator[int]:
+    """Boot a machine; yield the process that is its first. It ends with this process."""
+    told, root = folder / "told", folder / "machine"
+    root.mkdir()
+    run = ["setpriv", "--pdeathsig", "TERM", "unshare", "--mount", "sh", "-c", BOOT, "sh"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(told))
-        listener.settimeout(BOOT_TIMEOUT)
         process = subprocess.Popen(
-            ["sh", "-c", enter, "sh", *map(str, groups)],
+            [*run, *map(str, groups)],
+            cwd=root,
             env=os.environ | {"NOTIFY_SOCKET": str(told)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
-        said = ""
-        while "READY=1" not in said.splitlines():
-            try:
-                said += listener.recv(65536).decode() + "\n"
-            except TimeoutError:
-                process.kill()
-                need("nspawn", f"no machine boots here: {process.communicate()[1]}")
+        leader = _wait_until_booted(process, listener)
     # Closed: its later messages would fill the socket, and it would wait for a reader.
-    leader = _leader(said)
     try:
         yield leader
     finally:
         os.kill(leader, signal.SIGKILL)  # and with it all of its processes
         process.communicate(timeout=BOOT_TIMEOUT)
+
+
+def _wait_until_booted(process: "subprocess.Popen[str]", listener: socket.socket) -> int:
+    """Return the first process of a machine once it has booted; skip the test if it does not."""
+    said, deadline = "", time.monotonic() + BOOT_TIMEOUT
+    listener.settimeout(0.2)
+    while "READY=1" not in said.splitlines():
+        try:
+            said += listener.recv(65536).decode() + "\n"
+        except TimeoutError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                need("nspawn", f"no machine boots here: {process.communicate()[1]}")
+    return _leader(said)
 
 
 def _leader(said: str) -> int:

@@ -22,7 +22,7 @@ def test_every_row_names_tests_that_there_are() -> None:
             )
 
 
-def test_a_row_of_which_nothing_ran_keeps_its_figure(
+def test_a_row_whose_tests_are_all_skipped_keeps_its_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "faults.md"
