@@ -141,11 +141,15 @@ class Query(msgspec.Struct, frozen=True):
         """
         assert self.search is not None
         assert self.limit is not None
-        first = [self.search.id] if 0 < self.search.id <= count and not self.search.follows else []
+        first: list[int] = []
+        if 0 < self.search.id <= count and not self.search.follows:
+            first.append(self.search.id)
         room = self.limit - len(first)
-        # With room for none, the next page begins where this one did.
-        last = None if len(ids) <= room else ids[room - 1] if room else self.after
-        return first, ids[:room], last
+        if len(ids) <= room:
+            return first, ids, None
+        if room == 0:  # the next page begins where this one did
+            return first, [], self.after
+        return first, ids[:room], ids[room - 1]
 
     def ids(self, count: int) -> tuple[range, int | None]:
         """Return which of the ids 1 to `count` a query without a name asks for, and

@@ -198,12 +198,16 @@ def describe(url: str) -> str:
     user = given.get("user", "")
     hosts = (given.get("host") or given.get("hostaddr", "")).split(",")
     ports = given.get("port", "").split(",")  # one of each host, or one of all
-    places = [
-        (f"[{host}]" if ":" in host else quote(host, safe=""))
-        + f":{port}" * (port not in ("", "5432"))
-        for host, port in zip(hosts, cycle(ports))
-    ]
+    places = [_place(host, port) for host, port in zip(hosts, cycle(ports))]
     return f"postgresql://{quote(user)}@{','.join(places)}/{quote(given.get('dbname') or user)}"
+
+
+def _place(host: str, port: str) -> str:
+    """Return how a URL names a host and its port."""
+    name = f"[{host}]" if ":" in host else quote(host, safe="")
+    if port in ("", "5432"):
+        return name
+    return f"{name}:{port}"
 
 
 def setup_statements(settings: dict[str, str]) -> tuple[str, ...]:

@@ -151,39 +151,46 @@ class PostgresWriter:
         standby."""
         replacements = [row for row in commands.replacements(batch) if row[1] <= MAX_INTEGER]
         keys = commands.keys_of(batch)
-        asked: list[Statement] = (
-            [(b"replacements", as_arrays(replacements))] if replacements else []
-        )
+        asked: list[Statement] = []
+        if replacements:
+            asked.append((b"replacements", as_arrays(replacements)))
         if keys:
             asked.append((b"find keys", (array(keys),)))
         _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *asked)
         count, version, at, epoch, replicated = single_row(rows(lock))
-        were = rows(found[0]) if replacements else []
-        versions, equal = (
-            {id: version for _, id, version, _ in were},
-            {place for place, _, _, equal in were if equal},
-        )
-        remembered = {key: Remembered(*values) for key, *values in rows(found[-1])} if keys else {}
+        versions: dict[int, int] = {}
+        equal: set[int] = set()
+        if replacements:
+            for place, id, its_version, is_equal in rows(found[0]):
+                versions[id] = its_version
+                if is_equal:
+                    equal.add(place)
+        remembered: dict[str, Remembered] = {}
+        if keys:
+            remembered = {key: Remembered(*values) for key, *values in rows(found[-1])}
         return commands.Before(count, version, at, epoch, versions, equal, remembered), replicated
 
     async def _finish(self, execute: Execute, batch: commands.Batch, now: int) -> None:
-        changes, statements = as_arrays(batch.changes), list[Statement]()
+        changes = as_arrays(batch.changes)
+        statements: list[Statement] = []
         for name, latest in ((b"create", batch.created), (b"replace", batch.replaced)):
-            if latest:  # most batches have one kind, and each store once
-                arrays = (
-                    changes if len(latest) == len(batch.changes) else as_arrays(latest.values())
-                )
-                searched = array([folded(change[2], change[3]) for change in latest.values()])
-                statements.append((name, [*(arrays[place] for place in _STORE), searched]))
+            if not latest:
+                continue
+            arrays = changes  # most batches have one kind, and each store once
+            if len(latest) != len(batch.changes):
+                arrays = as_arrays(latest.values())
+            of_stores = [arrays[place] for place in _STORE]
+            of_stores.append(array([folded(change[2], change[3]) for change in latest.values()]))
+            statements.append((name, of_stores))
         if batch.changes:
             statements.append((b"change", changes))
             statements.append((b"count", (batch.count, batch.version, batch.at)))
         if batch.keys:
             statements.append((b"add keys", (*as_arrays(batch.keys), now)))
         results = await execute(*statements, (b"commit", ()))
-        expected = sum(map(len, (batch.created, batch.replaced, batch.changes, batch.keys))) + bool(
-            batch.changes
-        )
+        expected = len(batch.created) + len(batch.replaced) + len(batch.changes) + len(batch.keys)
+        if batch.changes:
+            expected += 1  # the row with the numbers
         written = sum(result.command_tuples or 0 for result in results[: len(statements)])
         if written != expected:
             reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"

@@ -117,7 +117,9 @@ def open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
     log and locks."""
     # Closing the last connection that may write would checkpoint another program's log. Open a file
     # without a log as immutable, or SQLite would create a log beside it.
-    uri = f"file:{quote(str(path))}" + "?immutable=1" * immutable
+    uri = f"file:{quote(str(path))}"
+    if immutable:
+        uri += "?immutable=1"
     connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     connection.set_busy_timeout(int(START_TIMEOUT * 1000))
     return connection

@@ -52,11 +52,9 @@ def translate(
         error = classify(error, connection)
         if unavailable := to_unavailable(error, outcome):
             return unavailable
-    return (
-        to_failure(error, connection, outcome)
-        if isinstance(error, (apsw.IOError, *_CORRUPT))
-        else error
-    )
+    if isinstance(error, (apsw.IOError, *_CORRUPT)):
+        return to_failure(error, connection, outcome)
+    return error
 
 
 def to_unavailable(error: BaseException, outcome: Outcome) -> Unavailable | None:
