@@ -243,24 +243,6 @@ async def test_an_import_needs_a_token_that_may_write_and_its_changes_say_whose(
         assert [change["by"] for change in changes] == ["write"]
 
 
-async def test_a_second_import_is_refused_before_its_body_is_read_until_the_first_one_is_over(
-    tmp_path: Path,
-) -> None:
-    begun = head("add", 100_000, CSV) + b"name\n"
-    async with inside(tmp_path) as service:
-        first, line = service.connect()
-        first.data_received(begun)
-        second = await exchange(service, begun)
-        assert (second.status, second.json["outcome"]) == (503, "none")
-        assert (await exchange(service, head("add", 11, CSV) + b"name\nSmall\n")).status == 503
-        line.abort()
-        del first, line
-        await tick()
-        assert (await send(service, "add&dry-run", "name\nSmall\n")).status == 200
-        done = await exchange(service, begun + b"Store\n" * 16_665 + b"Stor\n")
-        assert (done.status, done.json["rows"]) == (200, 16_666)
-
-
 async def test_a_body_over_the_limit_is_refused_by_its_length_and_in_chunks(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
         assert (await exchange(service, head("add", 64 * 2**20 + 1, CSV))).status == 413

@@ -1,8 +1,8 @@
 """The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55). Imports
 `http`, `sheets`, `concurrency` and the domain.
 
-A body goes to a spool while it arrives, and is read by a process of its own. One import runs at a
-time.
+A body goes to a spool while it arrives, and is read by a process of its own. Several bodies may
+arrive at once; one import runs at a time.
 """
 
 import asyncio
@@ -43,6 +43,14 @@ from storekeeper.storage.intake import Session, import_rows
 
 MEDIA_TYPES = (b"text/csv", TYPES["xlsx"].encode())
 
+MAX_ARRIVING = 8
+"""Imports whose bodies arrive at once, each in a file of its own; where one more comes, a slow one
+may give way."""
+
+MIN_RATE = 512 * 1024
+"""Bytes a second: an import that arrives as fast gives way to no other. The longest body needs
+more, or it takes too long."""
+
 READ_TIMEOUT = 30.0
 """Seconds for which the rows of a file are read."""
 
@@ -80,11 +88,12 @@ class _Refusal(ErrorBody, frozen=True):
 
 
 class Imports:
-    """Carries out imports into a collection, one at a time."""
+    """Carries out imports into a collection, one at a time, while the bodies of others arrive."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._spools = Spools(1, "Another import is under way")
+        self._arriving = Spools(MAX_ARRIVING, "Too many imports arrive at once", MIN_RATE)
+        self._running = Spools(1, "Another import is under way")
         self.planners: Mapping[str, Planner] = {"imports": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> Plan:
@@ -100,19 +109,23 @@ class Imports:
         )
 
     def _begin(self, request: Request) -> None:
-        """Take the slot before the body is read. Raises Unavailable if it is taken, InvalidInput
-        for the query."""
+        """Take a place for the body before that is read. Raises Unavailable if there is none, or
+        if an import runs, InvalidInput for the query."""
         parse_import_query(request.target.partition(b"?")[2])
-        request.upload = self._spools.take()
+        self._running.make_room()
+        request.upload = self._arriving.take()
 
     def _run(self, preconditions: Preconditions, request: Request) -> Deferred | Response:
         options = parse_import_query(request.target.partition(b"?")[2])
         if request.upload is None:  # it came whole, because it is small
-            request.upload = self._spools.take()
-            if refusal := request.upload.append(request.body):
+            request.upload = spool = self._running.take()
+            if refusal := spool.append(request.body):
                 return refusal
-        spool, request.upload = request.upload, None
-        assert isinstance(spool, Spool)
+        else:
+            assert isinstance(request.upload, Spool)
+            spool = request.upload
+            self._running.admit(spool)
+        request.upload = None
         opened = partial(
             _open,
             spool,

@@ -1,15 +1,19 @@
 """Temporary files of imports and exports, and how long these may take."""
 
-import time
+import math
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from io import BufferedRandom
 from tempfile import TemporaryFile
+from time import monotonic
+from weakref import ref
 
 from storekeeper.domain.errors import Unavailable
 from storekeeper.http.response import Response, unavailable
+
+MIN_SECONDS = 1.0
+"""Seconds that the body of an import has before anybody asks how fast it comes."""
 
 
 class Spool(BufferedRandom):
@@ -18,21 +22,51 @@ class Spool(BufferedRandom):
     It is released by what it was made for, and otherwise once nobody refers to it.
     """
 
-    def __init__(self, released: Callable[[], None] = lambda: None) -> None:
-        self._released = released
+    def __init__(self) -> None:
+        self._spools: Spools | None = None
+        self._place = ref(self)
+        self._began = monotonic()
+        self._received = 0
+        self._refusal = ""
         super().__init__(TemporaryFile(buffering=0))  # noqa: SIM115 - closed below
 
     def append(self, data: bytes) -> Response | None:
-        """Append bytes; return the refusal of the request if they cannot be kept."""
+        """Append bytes of a body; return the refusal of the request if they cannot be kept."""
+        if self._refusal:
+            return unavailable(self._refusal)
+        self._received += len(data)
         try:
             self.write(data)
         except OSError as error:
             return unavailable(str(not_written(error)))
         return None
 
+    def rate(self) -> float:
+        """Return how many bytes a second came; infinite while it is too early to say."""
+        seconds = monotonic() - self._began
+        return self._received / seconds if seconds > MIN_SECONDS else math.inf
+
+    def give_way(self, refusal: str) -> None:
+        """Release it before its body is whole: its request is refused when more of it comes."""
+        self._refusal = refusal
+        self.release()
+
+    def check(self) -> None:
+        """Raise Unavailable if it gave way."""
+        if self._refusal:
+            raise Unavailable(self._refusal)
+
+    def move(self, spools: "Spools | None") -> None:
+        """Give its place back, and take one of these."""
+        if self._spools is not None:
+            self._spools.used.discard(self._place)
+        if spools is not None:
+            spools.used.add(self._place)
+        self._spools = spools
+
     def release(self) -> None:
         """Close the file, and give its place to another one."""
-        self._released()
+        self.move(None)
         with suppress(OSError, ValueError):  # what cannot be written is lost; or it was never open
             self.close()
 
@@ -41,24 +75,44 @@ class Spool(BufferedRandom):
 
 
 class Spools:
-    """Hands out spools, of which `count` may be in use at once."""
+    """Has places for `count` spools.
 
-    def __init__(self, count: int, refusal: str) -> None:
+    Where none is left for another, the spool whose body comes most slowly gives way, if that is
+    below `min_rate` bytes a second. Otherwise the new one is refused.
+    """
+
+    def __init__(self, count: int, refusal: str, min_rate: float = 0) -> None:
         self._count = count
         self._refusal = refusal
-        self._used = set[object]()
+        self._min_rate = min_rate
+        self.used = set[ref[Spool]]()
+        """The spools that have a place here. Threads release spools too."""
+
+    def make_room(self) -> None:
+        """Have the slowest give way if no place is left. Raises Unavailable."""
+        if len(self.used) < self._count:
+            return
+        spools = [place() for place in list(self.used)]
+        slow = [each for each in spools if each is not None and each.rate() < self._min_rate]
+        if not slow:
+            raise Unavailable(self._refusal)
+        min(slow, key=Spool.rate).give_way(self._refusal)
 
     def take(self) -> Spool:
         """Return a new spool. Raises Unavailable."""
-        if len(self._used) >= self._count:
-            raise Unavailable(self._refusal)
-        place = object()
+        self.make_room()
         try:
-            spool = Spool(partial(self._used.discard, place))
+            spool = Spool()
         except OSError as error:
             raise not_written(error) from None
-        self._used.add(place)
+        spool.move(self)
         return spool
+
+    def admit(self, spool: Spool) -> None:
+        """Give a spool a place here for the one that it had. Raises Unavailable."""
+        spool.check()
+        self.make_room()
+        spool.move(self)
 
 
 @contextmanager
@@ -94,10 +148,10 @@ def within(seconds: float, refusal: str) -> Callable[[int], None]:
 
 def until(seconds: float, refusal: str) -> Callable[[], None]:
     """Return a function that raises Unavailable after so many seconds."""
-    end = time.monotonic() + seconds
+    end = monotonic() + seconds
 
     def check() -> None:
-        if time.monotonic() > end:
+        if monotonic() > end:
             raise Unavailable(refusal)
 
     return check
