@@ -176,7 +176,7 @@ def test_a_first_list_below_its_titles_and_a_long_one_come_in_by_themselves(
         page = open_console(service, "?view=import")
         page.page.get_by_label("Or paste rows").fill("\n".join(rows))
         page.button("Show what would happen").click()
-        page.sees("Filialnr. is required")
+        page.sees("The Filialnr. is missing")
         page.button("Import the other 1").click()
         page.page.get_by_role("dialog").get_by_role("button", name="Create 1").click()
         page.sees("1 store created, 0 changed")
