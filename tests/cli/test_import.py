@@ -276,15 +276,34 @@ def test_first_stores_of_somebody_else_that_come_while_the_file_is_read_are_seen
     assert content(database) == [("Other", None)]
 
 
-def test_a_header_that_is_wrong_makes_no_database_and_bad_rows_tell_of_the_one_they_made(
-    database: Sqlite,
-) -> None:
+def test_a_refused_import_leaves_no_new_database(database: Sqlite) -> None:
     [line] = refused(command("import", database, "-", stdin=b"Store\nA\n"))
-    assert not database.path.exists()
+    assert "nothing was imported" in line
     *_, line = refused(command("import", database, "-", stdin=b"name,address\n,1\n"))
     where = f"into the new database {database.path}"
     remedy = "fix the file, or repeat with --skip-bad"
     assert line == f"storekeeper: -: Nothing was imported {where}: of 1 row, 1 bad; {remedy}"
+    assert list(database.path.parent.iterdir()) == []
+    assert "1 store created as 1" in said(
+        command("import", database, "-", stdin=b"name\nA\n"), database
+    )
+    assert content(database) == [("A", None)]
+
+
+def test_a_list_that_somebody_begins_meanwhile_is_not_imported_into(
+    database: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Reading.__iter__
+
+    def slowly(rows: Reading) -> Iterator[SheetRow]:
+        yield from read(rows)
+        fill_with(database, [Payload("Other")])
+
+    monkeypatch.setattr(Reading, "__iter__", slowly)
+    [line] = refused(command("import", database, "-", stdin=b"name\nA\n"))
+    assert line.startswith(f"storekeeper: {database.path}: there is a file of that name")
+    assert content(database) == [("Other", None)]
+    assert [each.name for each in database.path.parent.iterdir()] == [database.path.name]
 
 
 def test_a_file_without_a_second_line_does_not_fill_the_memory(

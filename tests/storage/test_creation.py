@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import apsw
@@ -13,9 +13,13 @@ from storekeeper.domain.errors import CannotStart, StorekeeperError, Taken, Unav
 from storekeeper.domain.stores import EXAMPLES, Payload
 from storekeeper.storage import backups, databases
 from storekeeper.storage.collection import Snapshot
+from storekeeper.storage.sqlite.connections import connect
+from storekeeper.storage.sqlite.schema import prepare
+from storekeeper.storage.sqlite.snapshot import new_file
 from storekeeper.storage.tokens import revoke_token
 from tests.harness.client import load
 from tests.harness.collection import run, stores
+from tests.harness.command import run as command_line
 from tests.harness.databases import Database, Sqlite, handle
 from tests.harness.stores import shown
 from tests.harness.tokens import now
@@ -141,6 +145,50 @@ def test_of_several_that_make_a_list_at_once_one_does(new_database: New) -> None
         made = pool.map(lambda _: databases.ensure(database.url, examples=True), range(6))
         assert sorted(made) == [False] * 5 + [True]
     assert len(database.changes()) == len(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "status"),
+    [
+        (b"Store\nA\n", [], 2),
+        (b"name,address\n,1\n", [], 2),
+        (b"name\nA\n\xe9\n", [], 2),
+        (b"name\nA\n", ["--dry-run"], 0),
+    ],
+    ids=["its header", "a row", "its encoding", "a dry run"],
+)
+def test_an_import_that_imports_nothing_begins_no_list(
+    new_database: New, text: bytes, options: list[str], status: int
+) -> None:
+    database = new_database()
+    command = ("import", "--create", "--database", database.url, "-")
+    done = command_line(*command, *options, stdin=text)
+    assert done.returncode == status, done.stderr
+    assert not databases.database(database.url).exists()
+    if isinstance(database, Sqlite):
+        assert list(database.path.parent.iterdir()) == []
+    done = command_line(*command, stdin=b"name\nB\n")
+    assert done.returncode == 0, done.stderr
+    assert run(listed_names(database)) == ["B"]
+
+
+def test_a_new_database_whose_log_is_not_folded_in_does_not_get_its_name(tmp_path: Path) -> None:
+    with ExitStack() as others:
+
+        def leave_a_log() -> None:
+            with new_file(tmp_path / "stores.db") as new:
+                prepare(new)
+                other = others.enter_context(closing(connect(new)))
+                other.execute("UPDATE collection SET epoch = 'abcdefgh'")
+
+        with pytest.raises(Unavailable, match="cannot be folded in"):
+            leave_a_log()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def listed_names(database: Database) -> list[str]:
+    async with handle(database) as collection:
+        return [store["name"] for store in await stores(collection)]
 
 
 def test_a_list_that_cannot_be_filled_is_not_begun(new_database: New) -> None:

@@ -154,12 +154,14 @@ def _import_file(
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             url = f"sqlite:///{folder}/empty.db"
             database = databases.database(url)
-        if is_new:
-            databases.ensure(url, examples=False)
-        database.prepare(upgrade=False)
+            databases.create(url, examples=False)
+        begins = is_new and not options.dry_run
+        if not begins:
+            database.prepare(upgrade=False)
         if ignored := ", ".join(rows.ignored):
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
-        session = stack.enter_context(database.session())
+        opening = database.new_session() if begins else database.session()
+        session = stack.enter_context(opening)
         options = replace(options, match=rows.match)
         plan = intake.import_rows(
             session,

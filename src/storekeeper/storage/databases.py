@@ -75,6 +75,10 @@ class Database(Protocol):
         It waits for other writers for up to `lock_timeout` seconds.
         """
 
+    def new_session(self) -> AbstractContextManager[Session]:
+        """Make a collection and open a session to write to it; nothing of either lasts if there
+        is an exception. Raises Taken if there is one."""
+
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open the collection to read it, even where nothing can be written."""
 

@@ -33,7 +33,7 @@ from storekeeper.storage.postgres.pipeline import (
     rows,
 )
 from storekeeper.storage.postgres.pool import Pool, single_row
-from storekeeper.storage.postgres.session import open_session
+from storekeeper.storage.postgres.session import open_new_session, open_session
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
 
 _STATEMENTS = reads.STATEMENTS | writer.STATEMENTS
@@ -152,5 +152,6 @@ class PostgresDatabase:
         self.create = partial(snapshot.create, url)
         self.exists = partial(schema.exists, url)
         self.session = partial(open_session, url)
+        self.new_session = partial(open_new_session, url)
         self.snapshot = partial(snapshot.snapshot, url)
         self.target = partial(snapshot.target, url)

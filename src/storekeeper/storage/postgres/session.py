@@ -9,6 +9,7 @@ import psycopg
 from storekeeper.storage import intake
 from storekeeper.storage.postgres.connections import Connection, connected
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK
+from storekeeper.storage.postgres.snapshot import PostgresTarget, making
 
 _SET_NUMBERS = f"""UPDATE {COLLECTION_TABLE} SET (count, version, at) =
   (SELECT count, seq, at FROM changes ORDER BY seq DESC LIMIT 1) WHERE one = 1"""
@@ -21,6 +22,15 @@ def open_session(
     """Open a session on a prepared database. Raises Unavailable, CannotStart."""
     with connected(url, needs="to import needs TEMPORARY on the database") as connection:
         yield PostgresSession(connection, lock_timeout)
+
+
+@contextmanager
+def open_new_session(url: str) -> Iterator["PostgresSession"]:
+    """Make a collection and open a session on it; both last unless there is an exception. Raises
+    Taken if there is one, Unavailable, CannotStart."""
+    with making(url) as connection:
+        PostgresTarget(url, connection).finish(None)
+        yield PostgresSession(connection, intake.LOCK_TIMEOUT)
 
 
 class PostgresSession:

@@ -109,13 +109,20 @@ def target(url: str, *, before_commit: Callable[[], None] = lambda: None) -> Ite
         before_commit()
 
 
-def create(url: str, fill: Callable[[CopyTarget], None]) -> None:
-    """Make a collection with what `fill` puts into it. Raises Taken if there is one, CannotStart,
-    Unavailable."""
+@contextmanager
+def making(url: str) -> Iterator[Connection]:
+    """Open a connection that makes a collection, which lasts unless there is an exception. Raises Taken if there is one,
+    CannotStart, Unavailable."""
     with connected(url, needs=RIGHTS) as connection:
         # Asked before too: a copy may have the lock of migrations for long.
         if version(connection) or not create_tables(connection):
             raise Taken("there is a list already: name another database", subject=describe(url))
+        yield connection
+
+
+def create(url: str, fill: Callable[[CopyTarget], None]) -> None:
+    """Make a collection with what `fill` puts into it. Raises as `making`."""
+    with making(url) as connection:
         made = PostgresTarget(url, connection)
         fill(made)
         made.finish(None)

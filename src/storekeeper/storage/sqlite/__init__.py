@@ -34,7 +34,11 @@ from storekeeper.storage.intake import Session
 from storekeeper.storage.sqlite import connections, errors, replacement, schema, snapshot
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader, find
-from storekeeper.storage.sqlite.session import open_command_session, open_session
+from storekeeper.storage.sqlite.session import (
+    open_command_session,
+    open_new_session,
+    open_session,
+)
 from storekeeper.storage.sqlite.statements import as_json
 from storekeeper.storage.sqlite.writer import SqliteWriter
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
@@ -231,6 +235,7 @@ class SqliteDatabase:
         self.create = partial(snapshot.create, path)
         self.exists = partial(schema.exists, path)
         self.session = partial(open_command_session, path)
+        self.new_session = partial(open_new_session, path)
         self.snapshot = partial(snapshot.snapshot, path)
         self.target = partial(snapshot.target, path)
         self.held = partial(replacement.held, path)

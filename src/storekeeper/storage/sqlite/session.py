@@ -14,6 +14,7 @@ from storekeeper.storage import intake
 from storekeeper.storage.sqlite import connections, errors, schema
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.snapshot import new_file
 
 
 @contextmanager
@@ -52,6 +53,16 @@ def open_command_session(
     schema.prepare(path, upgrade=False)
     with schema.raising_cannot_start(path), open_session(path, lock_timeout=lock_timeout) as opened:
         yield opened
+
+
+@contextmanager
+def open_new_session(path: Path) -> Iterator["SqliteSession"]:
+    """Make a database and open a session on it; the file gets its name at the end, unless there
+    is an exception. Raises Taken if there is a file, CannotStart, Unavailable."""
+    with schema.raising_cannot_start(path, makes=True), new_file(path) as new:
+        schema.prepare(new)
+        with open_session(new) as opened:
+            yield opened
 
 
 class SqliteSession:

@@ -169,7 +169,29 @@ def _modified(path: Path) -> tuple[int, int] | None:
 def _new_file(
     path: Path, before_commit: Callable[[], None] = lambda: None
 ) -> Iterator[SqliteTarget]:
-    """Make a database file: the only place that does. It gets its name when it is whole.
+    """Make a database file, which gets its name when it is whole. Raises as `_publishing`."""
+    with _publishing(path) as new:
+        with _open_target(new) as filled:
+            yield filled
+        before_commit()
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Make an empty database for others to open, which gets its name at the end. Raises as
+    `_publishing`."""
+    with _publishing(path) as new:
+        with _open_target(new) as filled:
+            filled.finish(None)
+        yield new
+        if any(part.exists() for part in schema.files(new)[1:]):
+            raise Unavailable("its log cannot be folded in", subject=str(path))
+
+
+@contextmanager
+def _publishing(path: Path) -> Iterator[Path]:
+    """Yield a path for a database file, which gets its name at the end: the only place that
+    gives one.
 
     Raises Taken if there is a file of that name, CannotStart, and errors of SQLite and of the
     system.
@@ -179,9 +201,7 @@ def _new_file(
         raise Taken(_TAKEN, subject=str(path))
     schema.refuse_orphaned_log(path)
     with atomicfile.unfinished(path) as new:
-        with _open_target(new) as filled:
-            yield filled
-        before_commit()
+        yield new
         try:
             atomicfile.publish(new, path)
         except FileExistsError:  # another process was first
