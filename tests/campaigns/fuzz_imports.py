@@ -87,6 +87,7 @@ class Run:
         self.others = others
         self._longest = longest
         self.statuses = Counter[int]()
+        self.unavailable = Counter[str]()
         self.slowest = 0.0
 
     def take(self, name: str, file: Hostile) -> None:
@@ -101,6 +102,8 @@ class Run:
         )
         self.slowest = max(self.slowest, time.monotonic() - began)
         self.statuses[done.status] += 1
+        if done.status == 503:
+            self.unavailable[f"{file.kind}: {json.loads(done.body)['message']}"] += 1
         if problem := self._problem(done.status, done.body):
             raise Found(
                 f"file {name}, {file.kind}, {len(file.data):,} bytes, ?{file.query[:300]}: {problem}"
@@ -110,6 +113,8 @@ class Run:
         """Return what does not hold, "" if all does."""
         if status == 503 and json.loads(body).get("outcome") != "none":
             return f"503 with an unknown outcome: {body[:300]!r}"
+        if status == 503 and b"ended early" in body:
+            return f"no file ends the reader: {body[:300]!r}, and the log says why"
         if status not in GOOD | {503}:
             return f"{status}: {body[:300]!r}"
         if self.others.failed:
@@ -141,7 +146,7 @@ def fuzz(files: int, seed: int, first: int, longest: float) -> str:
         return (
             f"fuzz-imports files={files} seed={seed} {told} others_slowest={others.slowest:.2f}s"
             f" memory={others.memory >> 20}MiB slowest_import={run.slowest:.1f}s"
-            f" took={time.monotonic() - began:.0f}s"
+            f" took={time.monotonic() - began:.0f}s {dict(run.unavailable) or ''}"
         )
 
 

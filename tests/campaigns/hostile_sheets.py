@@ -43,7 +43,8 @@ def hostile(seed: int, number: int) -> Hostile:
     kind = chance.choice(list(KINDS))
     data = KINDS[kind](chance)
     type = XLSX if kind.startswith("xlsx") else CSV
-    return Hostile(kind, data, type, urlencode(_query(chance)))
+    query = [("add", "true")] if kind.startswith("corpus") else _query(chance)
+    return Hostile(kind, data, type, urlencode(query))
 
 
 def _query(chance: Random) -> list[tuple[str, str]]:
@@ -65,14 +66,16 @@ def _query(chance: Random) -> list[tuple[str, str]]:
     if seldom():
         query.append(("match", chance.choice(("k\0", "É", "1", "none"))))
     else:
-        query.append(chance.choice((("add", "true"), ("match", "name"), ("match", "a"))))
+        query.append(
+            chance.choice((("add", "true"), ("add", "true"), ("match", "name"), ("match", "a")))
+        )
     if seldom(0.3):
         query.append(("on-conflict", chance.choice(("refuse", "skip", "overwrite"))))
     return query
 
 
 def _template(chance: Random) -> str:
-    if chance.random() < 0.1:
+    if chance.random() < 0.05:
         names = [name for name in NAMES_OF_COLUMNS if name]
         return "".join(chance.choices((*names, "{", "}", ",", "{1}", "{a}"), k=5))
     texts = [chance.choice((" ", ", ", "", ",, ")) for _ in range(3)]
@@ -128,7 +131,8 @@ def csv_many_rows(chance: Random) -> bytes:
 
 def csv_noise(chance: Random) -> bytes:
     letters = "\n\r,;\t\"' {}\\\0\x01aé\ufeff1.=+-@"
-    return "".join(chance.choices(letters, k=chance.choice((5, 50, 5000)))).encode()
+    noise = "".join(chance.choices(letters, k=chance.choice((5, 50, 5000))))
+    return (chance.choice(("", "name,a\n")) + noise).encode()
 
 
 def bytes_noise(chance: Random) -> bytes:
@@ -137,7 +141,7 @@ def bytes_noise(chance: Random) -> bytes:
 
 
 def encoded(chance: Random) -> bytes:
-    text = "name,address,k\n" + "Größe 店 Ω,Straße 1,7\n" * chance.choice((1, 1000))
+    text = "name,a,k\n" + "Größe 店 Ω,Straße 1,7\n" * chance.choice((1, 1000))
     return text.encode(chance.choice(sorted(NAMES)), "replace")
 
 
@@ -155,11 +159,14 @@ def json_values(chance: Random) -> bytes:
         *("1e999", "-0", "1" * 5000, "1.5", "true", "null", '"\\u0000"', '"\\ud800"', "[]", "{}"),
         *('"' + "x" * 2**20 + '"', '"1\\u0000.abcdefgh"', "NaN", '"' + "\\u0001" * 10**5 + '"'),
     )
-    columns = ("id", "name", "address", "version", "k", "a", "name\\u0000", "x" * 1000)
+    never = ("1e999", "NaN", "ud800", "1" * 5000)
+    columns = chance.choice((("name", "a"), ("id", "name", "address", "version", "a", "k\\u0000")))
     lines = [
         "{" + ",".join(f'"{column}":{chance.choice(values)}' for column in columns) + "}"
         for _ in range(3)
     ]
+    if chance.random() < 0.7:
+        lines = [line for line in lines if not any(bad in line for bad in never)] or ['{"name":1}']
     return "\n".join(lines).encode()
 
 
@@ -192,7 +199,7 @@ def _sheet(content: bytes, texts: bytes = b"name", before: bytes = b"") -> bytes
     return _packed({"xl/sharedStrings.xml": strings, "xl/worksheets/sheet1.xml": sheet})
 
 
-_HEAD = b'<row><c t="s"><v>0</v></c></row>'
+_HEAD = b'<row><c t="s"><v>0</v></c><c t="inlineStr"><is><t>a</t></is></c></row>'
 
 
 def xlsx_repeated_text(chance: Random) -> bytes:
@@ -230,7 +237,7 @@ def xlsx_values(chance: Random) -> bytes:
     cells = b"".join(
         b'<c s="%d" t="%b"><f>1/0</f><v>%b</v></c>'
         % (chance.randrange(5), chance.choice(kinds), chance.choice(values))
-        for _ in range(20)
+        for _ in range(2)
     )
     return _sheet(_HEAD + b"<row>%b</row>" % cells)
 

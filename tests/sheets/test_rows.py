@@ -138,6 +138,14 @@ def test_a_first_line_of_any_length_is_read_or_refused() -> None:
     assert rows(f"{wide}\nStore,,\n")[0].name == "Store"
 
 
+def test_a_list_of_json_is_no_text_that_could_be_cut() -> None:
+    data = '{"name":["a long list of one long text"],"k":{"a":1}}\n'
+    [row] = rows(data, cut_names=True)
+    assert (row.name, said(row)) == (None, ['"name" must be a string'])
+    [row] = rows(data, match="k", map={"name": "k"})
+    assert (row.key, len(said(row))) == (None, 2)
+
+
 def test_json_in_a_cell_is_as_deep_as_it_likes() -> None:
     for depth in (1, 100, 900, 980, 987, 990, 995, 1000, 100_000):
         nested = "[" * depth + "]" * depth

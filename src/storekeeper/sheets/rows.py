@@ -106,7 +106,7 @@ class SheetRows:
         if values.get("address"):
             content["address"] = values["address"]
         name = content["name"]
-        if self._cut_names and isinstance(name, str) and len(name) > MAX_NAME_LENGTH:
+        if self._cut_names and type(name) is str and len(name) > MAX_NAME_LENGTH:
             content["name"] = name[:MAX_NAME_LENGTH]
             wrong.append(
                 Wrong("name", name, Reason.CUT, f'The name was cut to "{content["name"]}"')
