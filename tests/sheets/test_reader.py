@@ -59,6 +59,16 @@ def test_it_has_the_pipes_and_the_file_and_may_open_no_other(
     assert not of(pid).exists()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "utf-16", "shift_jis", "mac_roman"])
+def test_what_an_encoding_needs_is_there_before_it_may_open_no_file(
+    tmp_path: Path, encoding: str
+) -> None:
+    with (tmp_path / "stores.csv").open("w+b") as file:
+        file.write("name\nStore\n".encode(encoding))
+        with Reading(file, Layout(encoding=encoding)) as reading:
+            assert [row.name for row in reading] == ["Store"]
+
+
 def test_a_command_has_no_limit_of_time(endless: IO[bytes]) -> None:
     with Reading(endless, Layout()) as reading:
         assert limit(pid_of(reading), "Max cpu time") == "unlimited unlimited"

@@ -79,11 +79,11 @@ def open_sheet(file: IO[bytes], encoding: str | None = None) -> Sheet:
     if not begin.startswith(_MARKS.get(encoding, b"")):
         order = f"{encoding.upper()} without a byte order mark does not say its byte order"
         raise BadFile(order, "encoding", f"{encoding}-le")
-    codecs.lookup(encoding)
     is_json = not wide and begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
-    return Sheet(
-        file, "jsonl" if is_json else "csv", "utf-8-sig" if encoding == "utf-8" else encoding
-    )
+    if encoding == "utf-8":
+        encoding = "utf-8-sig"
+    codecs.lookup(encoding)
+    return Sheet(file, "jsonl" if is_json else "csv", encoding)
 
 
 def _xlsx_records() -> Callable[[IO[bytes]], Iterator[Record]]:
