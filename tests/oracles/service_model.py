@@ -233,7 +233,7 @@ class Model:
             found[key.decode()] = _read_value(key, sent[key][0]) if len(sent[key]) == 1 else None
             if found[key.decode()] is None:
                 broken.append(key.decode())
-        for one, other in (("at", "name"), ("at", "q"), ("q", "name")):
+        for one, other in (("q", "name"), ("at", "name"), ("at", "q")):
             if None not in (found.get(one), found.get(other)) and one not in broken:
                 broken.append(one)
         if broken:
