@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from storekeeper.api.plan import Plan
+from storekeeper.api.plan import RequestPlan
 from storekeeper.http import deadlines
 from storekeeper.http import request as heads
 from storekeeper.http.cache import ResponseCache
@@ -104,8 +104,8 @@ class Odd:
 
 
 def runtime_of(application: Odd, observe: Observer = lambda _: None) -> Runtime:
-    def plan(_method: str, path: bytes, _headers: Fields) -> Plan:
-        return Plan(application.respond, cacheable=True, route=path.decode())
+    def plan(_method: str, path: bytes, _headers: Fields) -> RequestPlan:
+        return RequestPlan(application.respond, cacheable=True, route=path.decode())
 
     return Runtime(
         application,

@@ -14,7 +14,7 @@ import pytest
 from storekeeper.api import origins
 from storekeeper.api import preconditions as conditions
 from storekeeper.api.application import Application
-from storekeeper.api.plan import Plan
+from storekeeper.api.plan import RequestPlan
 from storekeeper.api.routing import match_route
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
@@ -201,7 +201,7 @@ def test_ordinary_requests_are_plain_and_nothing_that_needs_care_is() -> None:
 def test_a_field_that_decides_nothing_is_no_part_of_the_request_and_needs_no_new_plan() -> None:
     plans = []
 
-    def plan(*head: Any) -> Plan:
+    def plan(*head: Any) -> RequestPlan:
         plans.append(head)
         return opened.plan(*head)
 

@@ -9,7 +9,7 @@ from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
 from storekeeper.api.gate import Gate
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.origins import WebPages
-from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.routes import console, docs
 from storekeeper.api.routes import health as operations
 from storekeeper.api.routes.changes import Feed
@@ -39,7 +39,7 @@ class Application:
         self.fields = gate.fields
         self._to_response = partial(to_response, generic=generic)
 
-    def plan(self, method: str, route: Route | None, headers: Fields) -> Plan:
+    def plan(self, method: str, route: Route | None, headers: Fields) -> RequestPlan:
         """Return what a request's head asks for, which may be a refusal; header names are in
         lower case."""
         if route is None or route.name not in self._planners:
@@ -97,7 +97,7 @@ class Application:
         """Return how long a body may be, and how long it may take."""
         return (match_route(target.partition(b"?")[0]) or _NO_ROUTE).body
 
-    def _plan(self, request: Request) -> Plan:
+    def _plan(self, request: Request) -> RequestPlan:
         route = match_route(request.target.partition(b"?")[0])
         request.plan = plan = self.plan(request.method, route, request.headers)
         return plan

@@ -2,7 +2,7 @@
 
 What the head and the settings alone decide is part of the plan, which is remembered with its
 head. What also depends on the time and on the present tokens is decided anew for each request,
-by `Plan.admit`.
+by `RequestPlan.admit`.
 """
 
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from storekeeper.api.origins import WebPages
-from storekeeper.api.plan import Claim, Plan
+from storekeeper.api.plan import Claim, RequestPlan
 from storekeeper.api.routing import Scope
 from storekeeper.api.token_table import TokenTable, challenge
 from storekeeper.domain.tokens import hashed, is_well_formed
@@ -37,7 +37,7 @@ class Gate:
         self._tokens = tokens
         self._need_tokens = _NEED_TOKENS[mode]
 
-    def guard(self, plan: Plan, method: str, headers: Fields) -> Plan:
+    def guard(self, plan: RequestPlan, method: str, headers: Fields) -> RequestPlan:
         """Return a plan with what the gate decides: a refusal, or a claim that has to be good at
         each request."""
         fields = self._pages.fields(headers)

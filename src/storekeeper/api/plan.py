@@ -16,7 +16,7 @@ Claim = Callable[[], int | Response]
 now."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RequestPlan(msgspec.Struct, frozen=True):
     """What a request's head asks for.
 
     It depends on the method, the route, the fields and the settings alone, so it may be
@@ -48,12 +48,12 @@ class Plan(msgspec.Struct, frozen=True):
         return self.claim() if self.claim else 0
 
 
-Planner = Callable[[str, Fields], Plan]
+Planner = Callable[[str, Fields], RequestPlan]
 """Returns what to run for a method and the fields of a head; the application adds route and
 scope, the gate the rest. A HEAD is planned as its GET, whose content is left out when the
 response is sent. Raises InvalidInput."""
 
 
-def constant(response: Response) -> Plan:
+def constant(response: Response) -> RequestPlan:
     """Return the plan of a request whose response does not depend on its target and body."""
-    return Plan(lambda _: response)
+    return RequestPlan(lambda _: response)

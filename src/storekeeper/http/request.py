@@ -97,7 +97,7 @@ class Request(msgspec.Struct, eq=False, gc=False):
     keep_alive: bool
     body: bytes = b""
     plan: Any = None
-    """The `api.plan.Plan` of its head, once there is one. A stream that lasts asks
+    """The `api.plan.RequestPlan` of its head, once there is one. A stream that lasts asks
     `plan.admit()` again."""
 
     size: int = 0

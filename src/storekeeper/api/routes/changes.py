@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sized
 from functools import partial
 from time import monotonic
 
-from storekeeper.api.plan import Plan, Planner
+from storekeeper.api.plan import Planner, RequestPlan
 from storekeeper.api.preconditions import not_modified, read_if_none_match
 from storekeeper.api.query import parse_changes_query
 from storekeeper.api.routes.watch import Watch, reset
@@ -55,10 +55,10 @@ class Feed:
         """What wakes each open stream."""
         return self._watch.listeners if self._watch else frozenset()
 
-    def _plan(self, _method: str, headers: Fields) -> Plan:
+    def _plan(self, _method: str, headers: Fields) -> RequestPlan:
         if _wants_events(field(headers, b"accept") or b""):
-            return Plan(partial(self._listen, field(headers, b"last-event-id")))
-        return Plan(partial(self._read, read_if_none_match(headers)))
+            return RequestPlan(partial(self._listen, field(headers, b"last-event-id")))
+        return RequestPlan(partial(self._read, read_if_none_match(headers)))
 
     # Pages.
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storekeeper.api.errors import NOT_FOUND
-from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.routes import files
 from storekeeper.http.request import field
 from storekeeper.http.response import NO_CACHE, Fields, Response
@@ -21,7 +21,7 @@ _POLICY = (
 _TO_PAGE = b"location: console/\r\n" + NO_CACHE
 
 
-def _plan_root(method: str, headers: Fields) -> Plan:
+def _plan_root(method: str, headers: Fields) -> RequestPlan:
     """Lead people to the page; programs find nothing (decision 50)."""
     is_person = b"text/html" in (field(headers, b"accept") or b"").lower()
     return constant(

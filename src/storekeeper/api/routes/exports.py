@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from storekeeper.api.plan import Plan, Planner
+from storekeeper.api.plan import Planner, RequestPlan
 from storekeeper.api.preconditions import not_modified, read_if_none_match
 from storekeeper.api.query import parse_export_query
 from storekeeper.api.routes.spool import Spool, not_written, within
@@ -92,8 +92,8 @@ class Exports:
         """How many were refused, or broken off for another, because too many were under way."""
         return self._refused + self._sent.refused
 
-    def _plan(self, _method: str, headers: Fields) -> Plan:
-        return Plan(partial(self._run, read_if_none_match(headers)))
+    def _plan(self, _method: str, headers: Fields) -> RequestPlan:
+        return RequestPlan(partial(self._run, read_if_none_match(headers)))
 
     def _run(self, tags: Tags | None, request: Request) -> Deferred:
         options = parse_export_query(request.target.partition(b"?")[2])

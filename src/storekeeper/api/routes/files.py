@@ -7,7 +7,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from storekeeper.api.errors import NOT_FOUND
-from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.preconditions import not_modified, read_if_none_match
 from storekeeper.api.routing import last_segment
 from storekeeper.http.request import Request
@@ -39,9 +39,9 @@ def planners(
         path = find(last_segment(request.target.partition(b"?")[0]))
         return respond(path, fields, headers) if path else NOT_FOUND
 
-    return lambda _, fields: constant(respond(page, fields, headers)), lambda _, fields: Plan(
-        partial(run, fields)
-    )
+    return lambda _, fields: constant(
+        respond(page, fields, headers)
+    ), lambda _, fields: RequestPlan(partial(run, fields))
 
 
 def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:

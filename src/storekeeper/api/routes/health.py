@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from storekeeper.api.metrics import Metrics
-from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.routes.scrapes import Scrapes
 from storekeeper.api.routing import Scope
 from storekeeper.domain.errors import CLOSED, Unavailable
@@ -39,7 +39,7 @@ def planners(
     live = constant(Response(b'{"status":"live"}'))
     made: dict[str, Planner] = {
         "live": lambda *_: live,
-        "ready": lambda *_: Plan(lambda _: Deferred(ensure_future(check()))),
+        "ready": lambda *_: RequestPlan(lambda _: Deferred(ensure_future(check()))),
     }
     if metrics:
         made["metrics"] = Scrapes(metrics, collection, check).plan

@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
 from storekeeper.api.query import parse_import_query
 from storekeeper.api.routes.spool import Spool, Spools, not_written, releasing, until
@@ -96,7 +96,7 @@ class Imports:
         self._running = Spools(1, "Another import is under way")
         self.planners: Mapping[str, Planner] = {"imports": self._plan}
 
-    def _plan(self, _method: str, headers: Fields) -> Plan:
+    def _plan(self, _method: str, headers: Fields) -> RequestPlan:
         kind = (field(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
         if kind not in MEDIA_TYPES:
             return constant(
@@ -104,7 +104,7 @@ class Imports:
             )
         if refusal := check_coding(headers):
             return constant(refusal)
-        return Plan(
+        return RequestPlan(
             partial(self._run, read_preconditions(headers, is_create=True)), begin=self._begin
         )
 

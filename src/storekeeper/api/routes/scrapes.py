@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from storekeeper.api.metrics import Metrics
-from storekeeper.api.plan import Plan
+from storekeeper.api.plan import RequestPlan
 from storekeeper.concurrency.batcher import MAX_QUEUED, Batcher
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.domain.changes import NOW, ChangesQuery
@@ -37,9 +37,9 @@ class Scrapes:
         self._batcher = Batcher(self._serve, max_batch=MAX_QUEUED)
         metrics.watch(lambda: self._batcher.refused, "refused", "scrapes")
 
-    def plan(self, *_: object) -> Plan:
+    def plan(self, *_: object) -> RequestPlan:
         """Return the plan of a scrape."""
-        return Plan(self._run)
+        return RequestPlan(self._run)
 
     def _run(self, _request: Request) -> Deferred:
         return Deferred(self._batcher.add(None))

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from storekeeper.api.errors import InvalidJson
-from storekeeper.api.plan import Plan, Planner, constant
+from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.preconditions import (
     REPLAYED,
     Preconditions,
@@ -69,15 +69,15 @@ class Resource:
             "store": self._plan_store,
         }
 
-    def _plan_stores(self, method: str, headers: Fields) -> Plan:
+    def _plan_stores(self, method: str, headers: Fields) -> RequestPlan:
         if method == "POST":
             return _plan_write(self._create, headers, is_create=True)
-        return Plan(partial(self._list, read_if_none_match(headers)))
+        return RequestPlan(partial(self._list, read_if_none_match(headers)))
 
-    def _plan_store(self, method: str, headers: Fields) -> Plan:
+    def _plan_store(self, method: str, headers: Fields) -> RequestPlan:
         if method == "PUT":
             return _plan_write(self._replace, headers, is_create=False)
-        return Plan(partial(self._get, read_if_none_match(headers)))
+        return RequestPlan(partial(self._get, read_if_none_match(headers)))
 
     def _get(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
         path, _, query = request.target.partition(b"?")
@@ -171,10 +171,10 @@ class Resource:
 
 def _plan_write(
     write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool
-) -> Plan:
+) -> RequestPlan:
     if refusal := check_type(headers):
         return constant(refusal)
-    return Plan(partial(write, read_preconditions(headers, is_create=is_create)))
+    return RequestPlan(partial(write, read_preconditions(headers, is_create=is_create)))
 
 
 def _with_any_number(body: bytes) -> object:
