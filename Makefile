@@ -14,7 +14,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http fuzz-imports thorough soak load faults sbom audit release clean
+.PHONY: another-python help dev again quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http fuzz-imports thorough soak load faults sbom audit release clean
 
 help:  ## lists the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -35,6 +35,9 @@ quick: check  ## format, lint, types and the tests of the folders that hardly st
 
 test: check  ## everything that can run here; a test that lacks a program is skipped with the reason
 	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --maxschedchunk=16
+
+again: .venv/.dev  ## the tests that failed last, one at a time
+	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures=none
 
 coverage: .venv/.dev  ## all tests, which must run 97 % of the lines and branches: half as long again as `make test`
 	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --maxschedchunk=16 --cov

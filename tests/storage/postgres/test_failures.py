@@ -296,12 +296,18 @@ def frozen(server: Server) -> Iterator[None]:
     assert server.process is not None
     pids = [server.process.pid, *server._children()]
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        signal_if_alive(pid, signal.SIGSTOP)
     try:
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            signal_if_alive(pid, signal.SIGCONT)
+
+
+def signal_if_alive(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process of the server: one of its children may have ended meanwhile."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def test_an_instance_that_stands_still_does_not_keep_the_lock_of_writers(

@@ -46,10 +46,10 @@ def through(proxy: Proxy, database: str) -> str:
 
 def assert_sound(recorder: Recorder, database: str, *services: Running) -> None:
     """Nothing acknowledged is lost, nothing refused is there, nothing is there twice; and no
-    response is a 500."""
+    response is a 500. Whether a cut leads to a 503 or to no response at all is chance."""
     assert judge(recorder.history, database) == []
     assert recorder.odd == []
-    assert set(recorder.statuses) == {200, 304, 404, 412, 503}
+    assert {200, 304, 404, 412} <= set(recorder.statuses) <= {200, 304, 404, 412, 503}
     for service in services:
         assert "event=bug" not in service.log
 
