@@ -12,7 +12,6 @@ from urllib.parse import quote, urlsplit
 from storeapi_check.service import (
     STORES,
     TRIES,
-    Made,
     Response,
     Rules,
     Service,
@@ -42,8 +41,8 @@ GUARD = (
 )
 GUARDED = "A store is added only if the list has the tag that was sent."
 SAME = (
-    "A PUT that changes nothing keeps the tag, also when sent with the previous tag because its"
-    " first response was lost."
+    "A PUT that changes nothing keeps the tag, and needs the current one: of several concurrent"
+    " updates from one version that send the same, one passes."
 )
 ONCE = (
     "A request repeated with its Idempotency-Key gets the same response and adds nothing; a"
@@ -131,20 +130,17 @@ def _if_match_guards_an_update(service: Service) -> None:
         shown = service.read(store.id)
         shown.shows(store, " though the update was refused")
         shown.expect(tag(shown) == current, f"its ETag was {current}, though nothing was changed")
-    passed = require_one_update(service, store, current)
+    concurrent = service.at_once(
+        lambda payload: service.replace(store.id, payload, "open", if_match=current)
+    )
+    passed = require_one([response for response, _ in concurrent])
     tags = f"{OTHER}, {tag(passed)}"
     last = service.replace(store.id, fields(service.name()), "open", if_match=tags)
     last.expect(last.ok, f"status {last.status} with the current tag among others")
 
 
-def require_one_update(service: Service, store: Made, current: str) -> Response:
-    """Update a store concurrently from one version; return the one response that is not 412."""
-    concurrent = [
-        response
-        for response, _ in service.at_once(
-            lambda payload: service.replace(store.id, payload, "open", if_match=current)
-        )
-    ]
+def require_one(concurrent: list[Response]) -> Response:
+    """Return the one response of updates from one version that is not 412."""
     passed = [response for response in concurrent if response.ok]
     reason = f"{len(passed)} of {len(concurrent)} updates from one version passed"
     concurrent[0].expect(len(passed) == 1, reason)
@@ -178,12 +174,16 @@ def _if_match_guards_a_create(service: Service) -> None:
 @check("200 with the tag that it had: no change, no new version", SAME)
 def _same_content_is_no_change(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
-    for sent in ({}, {"if_match": former}):
-        response = service.replace(store.id, fields(store.name, store.address), "open", **sent)
+    current, same = tag(store.response), fields(store.name, store.address)
+    for sent in ({}, {"if_match": current}):
+        response = service.replace(store.id, same, "open", **sent)
         reason = f"status {response.status} for the content that the store already has"
         response.expect(response.ok, reason)
-        same = tag(response) == tag(store.response)
-        response.expect(same, "its ETag changed, though nothing else did")
+        response.expect(tag(response) == current, "its ETag changed, though nothing else did")
+    require_refusal(service.replace(store.id, same, "open", if_match=former), 412)
+    new = fields(service.name())
+    concurrent = service.at_once(lambda _: service.replace(store.id, new, "open", if_match=current))
+    require_one([response for response, _ in concurrent])
 
 
 @check(

@@ -80,11 +80,22 @@ def test_a_write_happens_only_if_its_condition_holds(
         assert headers[b"etag"] == tag(4)
 
 
-def test_a_lost_first_response_is_given_again(collection: InMemory) -> None:
-    """Decision 34."""
-    first = ask(collection, *PUT, BODY, (MATCH, tag(4)))
-    assert ask(collection, *PUT, BODY, (MATCH, tag(4))) == first
-    assert first.tag == tag(5)
+def test_an_old_tag_is_refused_though_the_store_is_what_is_sent(collection: InMemory) -> None:
+    """Else two clients that send the same with one tag would both win (decision 34)."""
+    assert ask(collection, *PUT, BODY, (MATCH, tag(4))).tag == tag(5)
+    before = collection.stores
+    for old in (tag(4), tag(5, "bcdefgha"), b""):
+        status, _, headers = said(ask(collection, *PUT, BODY, (MATCH, old)))
+        assert (status, headers[b"etag"]) == (412, tag(5))
+    assert ask(collection, *PUT, BODY, (MATCH, tag(5))).tag == tag(5)
+    assert collection.stores == before
+
+
+def test_a_lost_first_response_is_given_again_to_its_key(collection: InMemory) -> None:
+    sent = [(MATCH, tag(4)), (KEY, b"attempt")]
+    first, again = (ask(collection, *PUT, BODY, *sent) for _ in range(2))
+    assert (again.status, again.tag, again.body) == (200, tag(5), first.body)
+    assert b"idempotent-replayed: true" in again.headers
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.harness.console import (
     PHONE,
     Console,
     Guarded,
+    add,
     lose_response,
     put,
     store_of,
@@ -198,3 +199,23 @@ def test_a_token_that_is_revoked_in_the_middle_leads_to_another_and_no_second_st
     page.button(f"Yes, open store {len(stores_of(guarded.service))}").click()
     expect(page.page.locator("h1")).to_have_text("Pier Kiosk")
     assert [store["name"] for store in stores_of(guarded.service)].count("Pier Kiosk") == 1
+
+
+def test_a_save_whose_key_counts_no_longer_is_known_by_what_the_store_is(
+    guarded: Guarded, open_console: Open
+) -> None:
+    """The second response is 412: another token has other keys, and the tag is old by then."""
+    first, second = guarded.add_token("saves"), guarded.add_token("saves-again")
+    bearer = {"authorization": f"Bearer {second}"}
+    id = add(guarded.service, "Before", **bearer)
+    page = open_console(guarded.service, f"?store={id}#token={first}", refusals=True)
+    keys = lose_response(page.page, f"/api/stores/{id}", lambda: guarded.revoke("saves", first))
+    page.name.fill("After")
+    page.button("Save").click()
+    page.page.get_by_role("textbox", name="Token").fill(second)
+    page.button("Use this token").click()
+    page.saved()
+    assert len(set(keys)) > 1
+    expect(page.page.get_by_role("dialog")).to_have_count(0)
+    history = guarded.service.request("GET", f"/api/changes?store={id}", headers=bearer).json
+    assert [change["store"]["name"] for change in history["changes"]] == ["Before", "After"]

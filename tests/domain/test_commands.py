@@ -163,8 +163,11 @@ CONDITIONS = [
     (_tags(20), None, False, REFUSED),
     (_tags(11, epoch=OTHER), None, False, REFUSED),
     (frozenset(), None, False, REFUSED),
-    (_tags(10), None, True, UNCHANGED),
-    (_tags(11, epoch=OTHER), None, True, UNCHANGED),
+    (ANY, None, True, UNCHANGED),
+    (_tags(10), None, True, REFUSED),
+    (_tags(20), None, True, REFUSED),
+    (_tags(11, epoch=OTHER), None, True, REFUSED),
+    (frozenset(), None, True, REFUSED),
     (None, _tags(11), False, REFUSED),
     (None, _tags(4, 11), False, REFUSED),
     (None, ANY, False, REFUSED),
@@ -386,10 +389,7 @@ class Model:
         same = not new and self.content(held)[:2] == wanted
         current = f'"{held}.{EPOCH}"'
         allowed = (
-            command.if_match is None
-            or command.if_match == {"*"}
-            or current in command.if_match
-            or same
+            command.if_match is None or command.if_match == {"*"} or current in command.if_match
         )
         forbidden = None if isinstance(command, Create) else command.if_none_match
         if not allowed or (forbidden is not None and (forbidden == {"*"} or current in forbidden)):

@@ -139,6 +139,19 @@ def ignores_if_match() -> None:
     vars_of(commands).matches = lambda _tags, _current: True
 
 
+def takes_same_content_for_a_match() -> None:
+    """A write of what the store already is succeeds with any tag: two clients with one tag win."""
+    applied = vars_of(commands).Batch
+    replace = applied._replace
+
+    def replace_without_tag(batch: Any, place: int, command: Any) -> Any:
+        if place in batch._before.equal and command.id not in batch.replaced:
+            command = msgspec.structs.replace(command, if_match=None)
+        return replace(batch, place, command)
+
+    applied._replace = replace_without_tag
+
+
 def remembers_only_its_own_keys() -> None:
     """Each worker has its keys in memory, like a cache in front of the database."""
     _remember_in({})

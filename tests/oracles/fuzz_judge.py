@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import apsw
 
 from tests.campaigns.mutations import Case
 from tests.harness.process import Response
+from tests.oracles.entity_tags import read as read_tags
 from tests.oracles.http_reading import Asked, exchanges, requests_in
 
 MAX_GROWTH = 64 * 2**20
@@ -20,11 +22,13 @@ _TAG = re.compile(r'"(\d+)\.([a-z2-7]{8})"')
 
 
 class Written(NamedTuple):
-    """An acknowledged write, the Idempotency-Key that it was sent with, and its response."""
+    """An acknowledged write, the Idempotency-Key and If-Match that it was sent with, and its
+    response."""
 
     method: bytes
     key: bytes | None
     response: Response
+    if_match: Sequence[bytes] = ()
 
     @property
     def store(self) -> tuple[int, str, str | None]:
@@ -90,6 +94,7 @@ class Ledger:
         assert written.method == b"POST" or id in self.stores, (
             f"a PUT was answered with {written.store}"
         )
+        self._check_match(written)
         if written.method == b"POST" or self.stores[id][:2] != (name, address):
             self.changes += 1
             self.stores[id] = name, address, self.changes
@@ -97,6 +102,18 @@ class Ledger:
         if written.key is not None:
             self._keys[written.key] = version
         return version
+
+    def _check_match(self, written: Written) -> None:
+        """Compare If-Match with the version that there was before the write (decision 34)."""
+        if not written.if_match:
+            return
+        version = self.changes
+        if written.method == b"PUT":
+            version = self.stores[written.store[0]][2]
+        current = f'"{version}.{self._epoch}"'
+        allowed = read_tags(list(written.if_match))
+        assert allowed is not None, f"{written.if_match} is malformed, and was taken"
+        assert "*" in allowed or current in allowed, f"{written} was done over {current}"
 
     def _compare(self, written: Written, version: int) -> None:
         """Compare a response with the change of its version."""
@@ -150,7 +167,7 @@ def judge(
     """
     pairs = exchanges(case.sent, received, cut_off=cut_off)
     written = [
-        Written(asked.method, _key(asked), response)
+        Written(asked.method, _key(asked), response, asked.values(b"if-match"))
         for asked, response in pairs
         if asked and asked.writes and response.status == 200
     ]

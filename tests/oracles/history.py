@@ -244,7 +244,7 @@ class Recorder:
 
     async def _write_same(self, client: Client, id: int, rng: random.Random) -> None:
         """Replace a store with the content last seen: if it still has that, nothing changes
-        (decisions 34, 35)."""
+        (decision 35), and the tag that it had before is refused (decision 34)."""
         version, value = self._seen[id]
         op = Operation(Kind.REPLACE, time.monotonic_ns(), inf, id, value, NAMES[value % len(NAMES)])
         fields = ""
@@ -411,7 +411,10 @@ class Recorder:
         elif response.status == 200 and (found := self._values(response.body, many=False)):
             (store,), (value,) = found
             version = self._see(response, store, value)
-            self.history.append(Operation(Kind.READ, start, end, id, value, version=version, at=at))
+            asked = op.if_match if op else None
+            self.history.append(
+                Operation(Kind.READ, start, end, id, value, version=version, if_match=asked, at=at)
+            )
             if store != id:
                 self.odd.append(f"a read of store {id} got store {store}")
 

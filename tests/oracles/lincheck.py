@@ -61,9 +61,8 @@ class Operation:
     version: int | None = None
     """The version in the tag of the response: of the store, or for a list of the collection."""
     if_match: int | None = None
-    """The version that a write asked for. For a TAG: the version that it asked for and that was not
-    current; then `value` is what it would have written, and the store did not have that (decision
-    34)."""
+    """The version that a write asked for; a READ that has one is the response to a write that
+    changed nothing. For a TAG: the version that it asked for and that was not current."""
     at: int | None = None
     """For a read or list of the past: the version that the collection had."""
 
@@ -76,7 +75,7 @@ class Violation(NamedTuple):
     """`text` says what contradicts what.
 
     `fault` is lost, phantom, duplicate, gap, order, version, stale, torn, past, overwrote (a write
-    was made that its If-Match did not allow) or refused (a 412 without a reason).
+    was done, or called done, that its If-Match did not allow) or refused (a 412 without a reason).
     """
 
     fault: str
@@ -122,6 +121,10 @@ def check(history: Sequence[Operation], order: Order) -> list[Violation]:
             op.value is None or op.version != line.spans[op.value].since
         ):
             found.append(Violation("version", f"{op.value} was answered with version {op.version}"))
+        if op.kind is Kind.READ and op.if_match not in (None, op.version):
+            found.append(
+                Violation("overwrote", f"{op.value} is {op.version}, {op.if_match} was asked for")
+            )
     return found
 
 
@@ -259,7 +262,7 @@ class _Line:
         if not op.store:
             return version, version + 1
         store, value = self._order[version - 1] if version else (0, 0)
-        if store != op.store or value == op.value:
+        if store != op.store:
             raise _Contradiction(
                 "refused", f"version {version} of store {op.store} is {value} of store {store}"
             )

@@ -274,9 +274,7 @@ class Model:
         store = len(stores) + 1 if number is None else number
         current = _tag(len(self.changes) if number is None else versions[number])
         same = stores.get(store) == content
-        if not (same or _matches(if_match, current)) or _matches(
-            if_none_match, current, missing=False
-        ):
+        if not _matches(if_match, current) or _matches(if_none_match, current, missing=False):
             raise Refused(412, None, {"etag": current})
         if not same:
             self.changes.append((store, *content))

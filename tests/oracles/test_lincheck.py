@@ -80,7 +80,9 @@ def is_true(op: Operation, log: Log) -> bool:
     values = {store: log[version - 1][1] for store, version in versions.items()}
     match op.kind:
         case Kind.READ:
-            return values.get(op.store) == op.value and op.version in (None, versions.get(op.store))
+            is_current = op.version in (None, versions.get(op.store))
+            is_asked = op.if_match in (None, op.version)
+            return values.get(op.store) == op.value and is_current and is_asked
         case Kind.REPLAY:
             return (op.store, op.value) in log and op.version in (
                 None,
@@ -88,10 +90,7 @@ def is_true(op: Operation, log: Log) -> bool:
             )
         case Kind.TAG:
             present = versions.get(op.store, 0) if op.store else len(log)
-            differs = op.value is None or values.get(op.store) != op.value
-            return (
-                present == op.version != op.if_match and (op.store == 0 or present > 0) and differs
-            )
+            return present == op.version != op.if_match and (op.store == 0 or present > 0)
     if op.version not in (None, len(log)):
         return False
     name = op.name if op.kind is FILTER else None
@@ -147,6 +146,8 @@ def add_versions(op: Operation, log: Log, rng: random.Random) -> None:
         op.if_match = versions.get(op.store, len(log)) if rng.random() < 0.5 else None
     elif op.kind is READ:
         op.version = versions.get(op.store)
+        if op.version is not None and rng.random() < 0.2:
+            op.if_match = op.version
 
 
 def happen(op: Operation, value: int, log: Log, rng: random.Random) -> Operation:
@@ -313,9 +314,9 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
         [*THEN, tag(7, 8, 1, 2, if_match=1)],
         THEN_ORDER,
     ),
-    "a refusal of what the store already is": (
-        "refused",
-        [*THEN, replace(tag(7, 8, 1, 3, if_match=1), value=3)],
+    "a write of what the store already is over another version": (
+        "overwrote",
+        [*THEN, replace(read(7, 8, 1, 3), version=3, if_match=1)],
         THEN_ORDER,
     ),
     "a refusal for a version that was over": (
@@ -363,6 +364,8 @@ def test_nothing_is_found_in_a_right_history() -> None:
         after(put(27, 30, 1, 13), 4, 6),
         replace(put(27, 30, 1, 15), if_match=4, outcome=Outcome.FAILED),
         replace(tag(27, 30, 1, 6, if_match=4), value=15),
+        replace(tag(31, 32, 1, 6, if_match=4), value=13),
+        replace(read(31, 32, 1, 13), version=6, if_match=6),
         replay(31, 32, 1, 13, 6),
         replay(31, 32, 1, 3, 3),
         tag(31, 32, 0, 6),

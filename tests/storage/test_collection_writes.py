@@ -5,6 +5,7 @@ import asyncio
 import time
 from typing import cast
 
+import msgspec
 import pytest
 
 from storekeeper.domain import commands
@@ -19,6 +20,8 @@ from tests.harness.in_process import until
 from tests.harness.stores import a_store
 
 CLIENTS = 100
+
+COUNTERS, INCREMENTS = 8, 15
 
 
 async def written(collection: Collection, command: Command) -> Store:
@@ -121,15 +124,45 @@ class TestConditions:
             assert await get(two, won[0].id) == won[0]
         assert len(database.changes()) == 2
 
-    async def test_a_lost_response_is_given_again_whatever_the_tag(
+    async def test_an_old_tag_is_refused_also_for_what_the_store_already_is(
         self, database: Database
     ) -> None:
+        """Only its key makes a repeat of a request (decision 34)."""
         async with handle(database) as collection:
             await collection.load(numbered(1))
             edit = Replace(1, Payload("Edited", "x"), if_match=await tags(collection, 1))
-            assert await written(collection, edit) == a_store(1, "Edited", "x", 2)
-            assert await written(collection, edit) == a_store(1, "Edited", "x", 2)
+            keyed = msgspec.structs.replace(edit, key=("attempt", 1))
+            assert await written(collection, keyed) == a_store(1, "Edited", "x", 2)
+            with pytest.raises(PreconditionFailed) as refused:
+                await collection.write(edit)
+            assert {refused.value.tag} == await tags(collection, 2)
+            again = await written(collection, keyed)
+            assert (type(again), again.version) == (Replay, 2)
         assert len(database.changes()) == 2
+
+    async def test_clients_that_count_up_with_one_tag_each_are_all_counted(
+        self, database: Database
+    ) -> None:
+        """Several write the same content at once: only one of them may have counted."""
+        async with handle(database) as one, handle(database) as two:
+            await one.load([Payload("Counter", "0")])
+
+            async def count_up(number: int) -> None:
+                collection = (one, two)[number % 2]
+                for _ in range(INCREMENTS):
+                    while True:
+                        seen = await get(collection, 1)
+                        assert seen is not None
+                        counted = Payload("Counter", str(int(seen.address or "") + 1))
+                        tag_seen = frozenset([tag(seen.version, seen.epoch)])
+                        [result] = await outcomes((collection, Replace(1, counted, tag_seen)))
+                        if isinstance(result, Store):
+                            break
+                        assert isinstance(result, PreconditionFailed)
+
+            await asyncio.gather(*map(count_up, range(COUNTERS)))
+            assert await get(one, 1) == a_store(1, "Counter", "120", 121)
+        assert len(database.changes()) == 121
 
 
 class TestUnchanged:

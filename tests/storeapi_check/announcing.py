@@ -122,22 +122,21 @@ class Announcing(Reference):
     def update(self, id: str, payload: Any) -> Response:
         store = self.find(id)
         if store and not self.problems(payload, "update"):
-            same = self.is_same(store, payload)
-            if refusal := self.refusal(self.tag(store["id"]), same=same):
+            if refusal := self.refusal(self.tag(store["id"])):
                 return refusal
-            if same:
+            if self.is_same(store, payload):
                 return self.located(self.success("update", self.show(store, "update")), store["id"])
         return self.written(super().update(id, payload), int(id) if id.isdigit() else 0)
 
     def is_same(self, store: Store, payload: Any) -> bool:
         return self.values(payload, store, "update").items() <= store.items()
 
-    def refusal(self, current: str, *, same: bool = False) -> Response | None:
+    def refusal(self, current: str) -> Response | None:
         match, none = self.sent.get("if-match"), self.sent.get("if-none-match")
         if match is not None and '"' not in match and match != "*":
             return self.error("update", 400, "Bad Request", "bad If-Match")
         if (none is not None and (none == "*" or current in none)) or (
-            match is not None and not same and match != "*" and current not in match
+            match is not None and match != "*" and current not in match
         ):
             return self.error("update", 412, "Precondition Failed", f"it is {current}")
         return None

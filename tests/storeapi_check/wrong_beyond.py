@@ -30,11 +30,18 @@ def _never(self: Announcing) -> Response | None:
     )
 
 
-def _matching_only(self: Announcing, current: str, same: bool) -> Response | None:
+def _matching_only(self: Announcing, current: str) -> Response | None:
     sent, self.sent = self.sent, {k: v for k, v in self.sent.items() if k != "if-none-match"}
-    refusal = A.refusal(self, current, same=same)
+    refusal = A.refusal(self, current)
     self.sent = sent
     return refusal
+
+
+def _passes_with_any_tag(self: Announcing, id: str, payload: Any) -> Response:
+    store = self.find(id)
+    if store and not self.problems(payload, "update") and self.is_same(store, payload):
+        self.sent = {name: text for name, text in self.sent.items() if name != "if-match"}
+    return A.update(self, id, payload)
 
 
 def _no_bad(self: Announcing, refusal: Response | None) -> Response | None:
@@ -78,7 +85,7 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "If-Match is ignored": (
         "if-match-guards-an-update",
-        {"refusal": lambda self, current, same=False: None},
+        {"refusal": lambda self, current: None},
     ),
     "If-Match refuses after it wrote": (
         "if-match-guards-an-update",
@@ -86,14 +93,12 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "If-None-Match of an update is ignored": (
         "if-match-guards-an-update",
-        {"refusal": lambda self, current, same=False: _matching_only(self, current, same)},
+        {"refusal": _matching_only},
     ),
     "malformed If-Match matches nothing": (
         "if-match-guards-an-update",
         {
-            "refusal": lambda self, current, same=False: _no_bad(
-                self, A.refusal(self, current, same=same)
-            )
+            "refusal": lambda self, current: _no_bad(self, A.refusal(self, current)),
         },
     ),
     "If-Match of a create is ignored": (
@@ -112,9 +117,9 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         "same-content-is-no-change",
         {"is_same": lambda self, store, payload: False},
     ),
-    "lost response is a conflict": (
+    "same content passes with any tag": (
         "same-content-is-no-change",
-        {"refusal": lambda self, current, same=False: A.refusal(self, current)},
+        {"update": _passes_with_any_tag},
     ),
     "key is ignored": ("a-key-works-once", {"key": lambda self: ""}),
     "key counts with its quotes": (

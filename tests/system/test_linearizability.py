@@ -128,6 +128,9 @@ def assert_finds(fault: str, recorder: Recorder, service: Running, database: str
         pytest.param("counts_ids_in_memory", "2 workers", "duplicate", marks=pytest.mark.thorough),
         pytest.param("ignores_if_match", "1 worker", "phantom", marks=pytest.mark.thorough),
         pytest.param(
+            "takes_same_content_for_a_match", "1 worker", "overwrote", marks=pytest.mark.thorough
+        ),
+        pytest.param(
             "remembers_only_its_own_keys", "2 workers", "phantom", marks=pytest.mark.thorough
         ),
         pytest.param("counts_unchanged_writes", "1 worker", "phantom", marks=pytest.mark.thorough),

@@ -1,8 +1,9 @@
 // Writes that are under way. Each is kept before it is sent, with a key, and repeated with that key until a response
 // says what became of it: after a lost response, a reload or a restart of the service there is never a second store.
 
-import { cursorOf, feed, isAway, lack, Lost, needToken, newKey, pause, send, tokenMark } from "./api.js";
+import { cursorOf, feed, isAway, lack, Lost, needToken, newKey, pause, request, send, tokenMark } from "./api.js";
 import { forget, keep, kept, recall } from "./keep.js";
+import { equal } from "./rules.js";
 
 const MAX_AGE = 23 * 3600 * 1000; // the service keeps keys for a day
 
@@ -86,8 +87,10 @@ async function isSettled(target, tries) {
     await needToken(lacks);
     return false;
   }
+  const done = response.status === 412 ? await foundDone(target, write) : null;
+  if (pending(target)?.key !== write.key) return !pending(target); // dropped meanwhile
   forget(`pending:${target}`);
-  settle(target, write, response);
+  settle(target, write, done ?? response);
   return true;
 }
 
@@ -101,6 +104,12 @@ async function attempt(target, { payload, tag, key }) {
     if (error instanceof Lost) return null;
     throw error;
   }
+}
+
+/** Read the store after a 412. If it is what was sent, the write was done, under a key that counts no longer. */
+async function foundDone(target, { payload }) {
+  const read = await request(`stores/${target}`);
+  return read.status === 200 && equal(read.data, payload) ? read : null;
 }
 
 function settle(target, { payload, base }, { status, data, tag: now }) {

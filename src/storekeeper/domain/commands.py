@@ -220,9 +220,7 @@ class Batch:
         else:
             return None
         conditional = command.if_match is not None or command.if_none_match is not None
-        if conditional and (
-            refusal := _refusal(command, current := tag(version, self._epoch), equal=equal)
-        ):
+        if conditional and (refusal := _refusal(command, current := tag(version, self._epoch))):
             return PreconditionFailed(
                 f"Store {id} {refusal}: its version is {version} now", current
             )
@@ -240,11 +238,11 @@ class Batch:
         return Store(id, name, address, version, self._epoch)
 
 
-def _refusal(command: Replace, current: str, *, equal: bool) -> str:
+def _refusal(command: Replace, current: str) -> str:
     if command.if_none_match is not None and matches(command.if_none_match, current):
         return "matches If-None-Match"
-    # If the store is what the payload says, its first response was lost (decision 34).
-    is_refused = (
-        command.if_match is not None and not equal and not matches(command.if_match, current)
-    )
-    return "has changed" if is_refused else ""
+    # Also if the store is what the payload says: two clients with one tag must not both win
+    # (decision 34).
+    if command.if_match is not None and not matches(command.if_match, current):
+        return "has changed"
+    return ""
