@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -17,9 +17,12 @@ _NOT_SETTINGS = {"STOREKEEPER_REQUIRE", "STOREKEEPER_TOKEN"}
 `storekeeper check`."""
 
 DEFAULT_DATABASE = "sqlite:///storekeeper.db"
-"""The only database that is made without --create: that of a start that names no database."""
+"""The only database that is made without --create: the one of a start that names no database."""
 
 DATABASES = "sqlite:///relative.db, sqlite:////absolute.db or postgresql://..."
+
+Auth: TypeAlias = Literal["open", "writes", "all"]
+"""Which requests need a token."""
 
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_NAME}|\[[0-9a-f:]+\])(?::([1-9][0-9]{{0,4}}))?")
@@ -29,9 +32,8 @@ _DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")
 _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
 )
-_BOOLEANS = dict.fromkeys(("yes", "on", "y", "t"), "true") | dict.fromkeys(
-    ("no", "off", "n", "f"), "false"
-)
+_TRUE = ("yes", "on", "y", "t")
+_FALSE = ("no", "off", "n", "f")
 """What the command line accepts as a boolean in addition to true, false, 1 and 0."""
 
 
@@ -64,16 +66,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "ignore"
     examples: Annotated[bool, "Put 3 example stores into a database that is made."] = True
     auth: Annotated[
-        Literal["open", "writes", "all"] | None,
-        "Which requests need a token: none (open), writes, or all. Default: open, and only on loopback.",
+        Auth | None,
+        "Which requests need a token: none (open), writes, or all. Default: open, and only on"
+        " loopback.",
     ] = None
     cors_origin: Annotated[
         tuple[str, ...],
-        "Origin of another site whose pages may read and write, such as https://shop.example. Repeatable.",
+        "Origin of another site whose pages may read and write, such as https://shop.example."
+        " Repeatable.",
     ] = ()
     allowed_host: Annotated[
         tuple[str, ...],
-        "Public name of a proxy in front of a service on loopback, such as stores.example. Repeatable.",
+        "Public name of a proxy in front of a service on loopback, such as stores.example."
+        " Repeatable.",
     ] = ()
     demo: Annotated[
         bool, "Serve 1,000 made-up stores from a temporary database; writes need its token."
@@ -117,15 +122,14 @@ def option(name: str) -> str:
 
 
 def make(values: Mapping[str, Any]) -> Settings:
-    """Return checked settings from typed or textual values; None is not given. Raises
+    """Return checked settings from typed or textual values; None means not given. Raises
     CannotStart, which names the wrong option."""
     given = {name: value for name, value in values.items() if value is not None}
     if "database" not in given:
         given["create"] = True
     settings = Settings(**{name: _converted(name, value) for name, value in given.items()})
-    if (
-        settings.database != settings.database.strip()
-    ):  # else a file of that name is made; a URL may have a password
+    # Otherwise a file of that name is made. The URL is not shown: it may have a password.
+    if settings.database != settings.database.strip():
         raise _invalid("database", "remove the blanks and line ends around the URL")
     for origin in settings.cors_origin:
         found = _ORIGIN.fullmatch(origin)
@@ -158,7 +162,7 @@ def is_loopback(host: str) -> bool:
     machine."""
     try:
         address = ip_address(host)
-        # Only from Python 3.13 on, `is_loopback` looks at the IPv4 address in an IPv6 one.
+        # Before Python 3.13, `is_loopback` ignores the IPv4 address in an IPv6 one.
         return (getattr(address, "ipv4_mapped", None) or address).is_loopback
     except ValueError:  # a name: any name but localhost may lead elsewhere
         return host == "localhost"
@@ -175,12 +179,22 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 
 def _parsed(kind: Any, value: str) -> Any:
     if kind is bool:
-        return _BOOLEANS.get(value.lower(), value.lower())
-    return value.split() if get_origin(kind) is tuple else value
+        return _boolean(value.lower())
+    if get_origin(kind) is tuple:
+        return value.split()
+    return value
+
+
+def _boolean(value: str) -> str:
+    if value in _TRUE:
+        return "true"
+    if value in _FALSE:
+        return "false"
+    return value
 
 
 def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables without those that Kubernetes adds for a Service named
+    """Return the variables, but without those that Kubernetes adds for a Service named
     `storekeeper…`."""
     return {
         name: value
@@ -190,7 +204,7 @@ def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise CannotStart if a variable with our prefix is not a setting: perhaps it is misspelt."""
+    """Raise CannotStart if a variable with our prefix is not a setting: it may be misspelt."""
     settings = set(VARIABLES.values())
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in settings | _NOT_SETTINGS:

@@ -46,5 +46,5 @@ def test_the_demonstration_takes_no_database_of_ones_own(tmp_path: Path) -> None
     (line,) = refused(
         run_command("serve", "--demo", "--port=0", f"--database=sqlite:///{tmp_path}/own.db")
     )
-    assert "--demo has a database of its own" in line
+    assert "--demo has its own database" in line
     assert not list(tmp_path.iterdir())

@@ -113,7 +113,7 @@ def test_what_cannot_be_a_socket_is_refused_and_stays(tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("mine")
     for path, says in (
-        (mine, "a file that is no socket: name another path"),
+        (mine, "not a socket: name another path"),
         (
             tmp_path / "none" / "stores.sock",
             "cannot be a socket (No such file or directory): name another path",
@@ -239,7 +239,7 @@ def test_a_passed_socket_that_others_reach_needs_auth(tmp_path: Path) -> None:
 def test_sockets_that_cannot_be_served_are_refused(tmp_path: Path) -> None:
     with activated(tmp_path, more=(f"--listen={tmp_path}/second.sock",)) as running:
         socket.create_connection(("127.0.0.1", running.port)).close()
-        until(lambda: "storekeeper: systemd has to pass one socket that listens" in running.log)
+        until(lambda: "storekeeper: systemd must pass one socket that listens" in running.log)
 
 
 def test_sockets_for_another_process_are_not_taken(tmp_path: Path) -> None:

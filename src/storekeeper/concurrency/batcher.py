@@ -1,4 +1,4 @@
-"""A queue of requests that are served together: its limits, its deadline, how a batch is gathered."""
+"""A queue of requests that are served together: its limits, its deadline, its batches."""
 
 import asyncio
 from collections import deque
@@ -23,29 +23,29 @@ def response_deadline(since: float) -> float:
 
 MAX_QUEUED = 10_000
 MAX_QUEUED_BYTES = 64 * 2**20
-"""Upper bounds of waiting requests, fewer if the database is slow, and of their bytes; more are
-refused at once."""
+"""Upper bounds of waiting requests, and of their bytes: further ones are refused at once. If the
+database is slow, fewer may wait."""
 
 QUEUE_TIMEOUT = 4.0
-"""Seconds after which a waiting request is refused, as too little of its time is left."""
+"""Seconds after which a waiting request is refused, because too little of its time is left."""
 
 MAX_WAIT = 2.0
-"""Estimated seconds that an admitted request waits at most; decision 30 allows 5."""
+"""The longest time, in estimated seconds, that an admitted request waits; decision 30 allows 5."""
 
 MIN_QUEUE = 64
-"""Requests that may wait however slow the latest batch was."""
+"""Requests that may wait, however slow the latest batch was."""
 
 MAX_BATCH_BYTES = 4 * 2**20
 """Bytes of requests at which a batch is full; writing it takes several times that memory."""
 
 MAX_GATHER_DELAY = 0.001
-"""Seconds that a batch waits at most to grow; it never waits longer than an eighth of the
-previous batch's time."""
+"""The longest time, in seconds, that a batch waits to grow; it never waits longer than an eighth
+of the previous batch's time."""
 
 
 class Queued(msgspec.Struct, Generic[Q, R], eq=False):
-    """A request that waits: `since` when, on the loop's clock; its `size` in bytes; the future
-    of its result."""
+    """A request that waits: since when, on the loop's clock; its size in bytes; the future of its
+    result."""
 
     request: Q
     since: float
@@ -115,32 +115,33 @@ class Batcher(Generic[Q, R]):
 
     def _append(self, queued: Queued[Q, R]) -> None:
         if not self._queue and self._free:
-            # Not at once: all requests of one iteration of the loop are one batch.
+            # Not now: all requests of one iteration of the loop are one batch.
             self._loop.call_soon(self._start_workers)
         self.count += 1
         self._bytes += queued.size
         self._queue.append(queued)
 
     def refuse(self, reason: str) -> None:
-        """Take no more, and refuse those that wait."""
+        """Take no more requests, and refuse those that wait."""
         self.refusal = reason
         while self._queue:
             self._settle([self._queue.popleft()], [Unavailable(reason)])
 
     async def close(self) -> None:
-        """Take no more; return when all requests are settled."""
+        """Take no more requests; return when all are settled."""
         self.refusal = self.refusal or CLOSED
         self._start_workers()
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def record(self, seconds: float) -> None:
-        """Set the limit by how long a batch took: the latest counts half, the one before a
+        """Set the limit by how long batches take: the latest counts half, the one before it a
         quarter, and so on."""
         self._batch_seconds = (self._batch_seconds + seconds) / 2
         # A new request waits for the batch that runs, those before its own, and its own.
         batches = MAX_WAIT / max(self._batch_seconds, 1e-6) - 1
-        self.limit = min(MAX_QUEUED, max(MIN_QUEUE, int(batches * self._max_batch * self._workers)))
+        limit = int(batches * self._max_batch * self._workers)
+        self.limit = min(MAX_QUEUED, max(MIN_QUEUE, limit))
 
     def _start_workers(self) -> None:
         while self._free and (batch := self._take()):
@@ -155,7 +156,8 @@ class Batcher(Generic[Q, R]):
             await self._serve_batch(batch)
             self.record(self._loop.time() - began)
             if self._gather and len(batch) > 1:
-                await asyncio.sleep(min((self._loop.time() - began) / 8, MAX_GATHER_DELAY))
+                delay = (self._loop.time() - began) / 8
+                await asyncio.sleep(min(delay, MAX_GATHER_DELAY))
             batch = self._take()
         self._free += 1
 
@@ -163,10 +165,11 @@ class Batcher(Generic[Q, R]):
         requests = [each.request for each in batch]
         try:
             self._settle(batch, await self._serve(requests, batch[0].since))
-        except Exception as error:  # noqa: BLE001 - also a bug: no request may wait for ever because of it
+        except Exception as error:  # noqa: BLE001 - a bug, too: no request may wait for ever
             self._settle(batch, [error] * len(batch))
         finally:
-            # Each has its error, and the error this frame; from Python 3.12 on a returned one too.
+            # Each request has its error, and the error has this frame: a returned error, too, from
+            # Python 3.12 on.
             del batch, requests
 
     def _take(self) -> list[Queued[Q, R]]:
@@ -184,7 +187,7 @@ class Batcher(Generic[Q, R]):
         return batch
 
     def _settle(self, batch: Sequence[Queued[Q, R]], results: Sequence[R | Exception]) -> None:
-        """Set the results of requests, and stop counting these."""
+        """Set the results of requests, and count these no longer."""
         # The list is complete, or fails, before any request has its result.
         for each, result in list(zip(batch, results, strict=True)):
             each.settle(result)

@@ -1,4 +1,4 @@
-"""A way to end what a thread waits for, from another thread."""
+"""How one thread ends what another thread waits for."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ class Interruption:
 
     @contextmanager
     def by(self, end: Callable[[], object]) -> Iterator[None]:
-        """Have `end` called if this work is interrupted, but not after it is over."""
+        """Call `end` if this work is interrupted before it is over."""
         with self._lock:
             self._end = end
             if self._is_requested:
@@ -30,8 +30,8 @@ class Interruption:
 
     @contextmanager
     def by_closing(self, descriptor: int) -> Iterator[None]:
-        """Have the connection of a socket closed if this work, which waits for it, is interrupted."""
-        # By a descriptor of its own: what the work waits with may close the other one at any time.
+        """Close the connection of a socket if this work, which waits for it, is interrupted."""
+        # With its own descriptor, because the work may close the other one at any time.
         with socket.socket(fileno=os.dup(descriptor)) as own:
 
             def close() -> None:

@@ -1,4 +1,4 @@
-"""What is kept in memory or on the disk until a client has read it, counted and bounded."""
+"""What is kept in memory or on disk until a client has read it, counted and bounded."""
 
 from time import monotonic
 from typing import Generic, TypeVar
@@ -8,7 +8,7 @@ from storekeeper.domain.errors import Unavailable
 
 
 class Kept:
-    """Something of so many bytes that is kept for one client until nobody refers to it."""
+    """Something of `size` bytes that is kept for one client until nothing refers to it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -20,11 +20,11 @@ class Kept:
         self._progress_at = monotonic()
 
     def seconds_without_progress(self) -> float:
-        """Return for how long the client has read nothing."""
+        """Return how long the client has read nothing."""
         return monotonic() - self._progress_at
 
     def give_way(self) -> None:
-        """Free what is kept: the client cannot read on."""
+        """Free what is kept: the client cannot read the rest."""
         self.gave_way = True
 
 
@@ -32,11 +32,11 @@ K = TypeVar("K", bound=Kept)
 
 
 class SlowReaders(Generic[K]):
-    """All that is kept: at most `max_count` at once, of `max_bytes` together; one may be larger.
+    """Everything that is kept: at most `max_count` things, and `max_bytes` in all; if there is only
+    one, it may be larger.
 
-    Where there is no room for another, the client that has read nothing for longest gives way,
-    if that is longer than `timeout` seconds. Otherwise the new one is refused. Both are counted
-    in `refused`.
+    If there is no room for another, the client that has read nothing for longest gives way, if
+    that is longer than `timeout` seconds. Otherwise the new one is refused. `refused` counts both.
     """
 
     def __init__(self, max_count: int, max_bytes: int, timeout: float, refusal: str) -> None:
@@ -48,12 +48,12 @@ class SlowReaders(Generic[K]):
         self.refused = 0
 
     def add(self, kept: K) -> None:
-        """Keep something more. Raises Unavailable."""
+        """Keep one more. Raises Unavailable."""
         self.make_room(kept.size)
         self._kept.add(kept)
 
     def make_room(self, size: int = 0) -> None:
-        """Have slow clients give way until so many bytes have room. Raises Unavailable."""
+        """Make slow clients give way until there is room for `size` bytes. Raises Unavailable."""
         while not self._has_room(size):
             self.refused += 1
             slowest = max(self._kept, key=Kept.seconds_without_progress)

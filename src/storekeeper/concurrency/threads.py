@@ -24,7 +24,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` on a daemon thread of its own; return its result, or raise its exception.
     Raises Unavailable.
 
-    The process may end before the thread, and the database then rolls back what the thread wrote.
+    The process may end before the thread; then the database rolls back what the thread wrote.
     """
     future: Future[T] = Future()
     thread = threading.Thread(
@@ -36,12 +36,12 @@ async def run_in_thread(work: Callable[[], T]) -> T:
         raise Unavailable(TOO_MANY) from None
     if not await is_done(future, thread):
         raise Unavailable(TOO_MANY)  # the thread ended before it began
-    thread.join()  # it is at its end, and keeps what it worked with until then
+    thread.join()  # it is about to end, and keeps what it worked with until then
     try:
         return future.result()
     finally:
-        # Else the error and the frames of both threads would keep each other, with all that they
-        # read, in memory.
+        # Otherwise the error and the frames of both threads would keep each other in memory, with
+        # everything that they read.
         future = Future()
 
 
@@ -62,16 +62,16 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
     """Run `work`; set what it returns or raises as the result of the future."""
     try:
         future.set_result(work())
-    except BaseException as raised:  # noqa: BLE001 - whoever waits for the future raises it
+    except BaseException as raised:  # noqa: BLE001 - the thread that waits raises it
         future.set_exception(raised)
     finally:
-        # Else the error, its frames and the future would keep each other, with all that `work`
-        # refers to, in memory until the garbage collector comes.
+        # Otherwise the error, its frames and the future would keep each other in memory, with
+        # everything that `work` refers to, until the garbage collector runs.
         del future, work
 
 
 async def is_done(future: Future[Any], thread: threading.Thread, seconds: float = inf) -> bool:
-    """Wait until a thread has completed the future, at most so many seconds; return whether it
+    """Wait at most so many seconds until a thread has completed the future; return whether it
     has."""
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()
@@ -86,5 +86,5 @@ async def is_done(future: Future[Any], thread: threading.Thread, seconds: float 
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await woken.wait()
-        seconds -= pause  # not by the clock: if this process stood still, the thread did so too
+        seconds -= pause  # not by the clock: while this process stood still, so did the thread
     return future.done()

@@ -1,4 +1,4 @@
-"""Work of which only some may run at once."""
+"""Work that only a few tasks may do at once."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from storekeeper.domain.errors import Unavailable
 
 
 class Turns:
-    """A context in which `count` tasks may be at once; who waits for longer than `timeout`
+    """A context for at most `count` tasks at once. A task that waits for longer than `timeout`
     seconds is refused."""
 
     def __init__(self, count: int, timeout: float, refusal: str) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
 from functools import cache
@@ -16,14 +17,14 @@ from typing import Any, Literal, cast
 from storekeeper.log.thread import Log
 
 BURST = 10
-"""Lines of one event that are logged at once; after them one in a second, with the number of
-suppressed lines."""
+"""Lines of one event that are logged at once. After them, one line a second has the number of
+those that were suppressed."""
 
 REMINDER_INTERVAL = 60.0
 """Seconds between two lines of an event of `_REMINDED`."""
 
 FLUSH_TIMEOUT = 0.5
-"""Seconds that a process waits at its end until its log is written."""
+"""Seconds that a process waits at its end for its log to be written."""
 
 
 class Event(Enum):
@@ -49,22 +50,22 @@ class Event(Enum):
     READER_ENDED = "error", "the process that reads files ended early"
     BUG = "error", "bug"
     SERVER = "warning", "server"
-    DROPPED = "warning", "log lines dropped because nobody read them"
+    DROPPED = "warning", "log lines dropped because nothing read them"
 
 
 _ENDS = {
     Event.WRITES_ACCEPTED: Event.WRITES_REFUSED,
     Event.DATABASE_REACHABLE: Event.DATABASE_UNREACHABLE,
 }
-"""Events that end what another one reports: when that begins anew, it is logged at once."""
+"""Events that end what another one reports: when that begins again, it is logged at once."""
 
 _REMINDED = frozenset(
     (Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS, *_ENDS.values())
 )
-"""Events that report many requests, or what lasts."""
+"""Events that report many requests, or a lasting state."""
 
 request_id = ContextVar("request_id", default=b"")
-"""The id of the request that is being carried out; a bug is logged with it."""
+"""The id of the request that runs; a bug is logged with it."""
 
 suppressed: Counter[Event] = Counter()
 _format = "logfmt"
@@ -75,7 +76,7 @@ _due: dict[Event, float] = {}
 def emit(event: Event, **fields: Any) -> None:
     """Log an event as one line on stderr; an exception in `error` adds its traceback.
 
-    The service never waits for the log: it continues if nobody reads the log, or if its disk is
+    The service never waits for the log: it continues if nothing reads the log, or if its disk is
     full.
     """
     if (ended := _ENDS.get(event)) is not None:
@@ -94,14 +95,14 @@ def emit(event: Event, **fields: Any) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write a line that need not be of an event."""
+    """Write a line that is not about an event."""
     if log := _log():
         log.write(_encoded(line))
 
 
 def flush() -> None:
     """Wait until all logged lines are written, at most FLUSH_TIMEOUT seconds."""
-    for event, count in list(suppressed.items()):  # perhaps no later line reports them
+    for event, count in list(suppressed.items()):  # no later line may report them
         write_line(_line(event, {"suppressed": count}))
     suppressed.clear()
     if log := _log():
@@ -109,17 +110,21 @@ def flush() -> None:
 
 
 def use_format(name: Literal["logfmt", "json"]) -> None:
-    """Log in this format from now on."""
+    """Log in this format from now on. Call this before another thread runs: see `_structlog`."""
     global _format  # noqa: PLW0603 - a process has one log
     _format = name
     _logger.cache_clear()
+    with suppress(OSError, ImportError, MemoryError):  # a line is logged without structlog then
+        _logger()
 
 
 def _allowed(event: Event) -> bool:
     if event is Event.RESPONSE:
         return True
     now = monotonic()
-    burst, pause = (1, REMINDER_INTERVAL) if event in _REMINDED else (BURST, 1.0)
+    burst, pause = BURST, 1.0
+    if event in _REMINDED:
+        burst, pause = 1, REMINDER_INTERVAL
     due = max(_due.get(event, 0.0), now - (burst - 1) * pause)
     if due > now:
         return False
@@ -132,33 +137,29 @@ def _line(event: Event, fields: dict[str, Any]) -> str:
     try:
         return str(getattr(_logger(), level)(text, **fields))
     except (OSError, ImportError, MemoryError):  # no file can be opened to import structlog
-        return " ".join(
-            [
-                f'level={level} event="{text}"',
-                *(f"{name}={value!r}" for name, value in fields.items()),
-            ]
-        )
+        line = f'level={level} event="{text}"'
+        for name, value in fields.items():
+            line += f" {name}={value!r}"
+        return line
 
 
 def _encoded(line: str) -> bytes:
-    if (
-        not line.isprintable()
-    ):  # it may have a client's bytes in it, and would move the cursor of a terminal
-        line = "".join(
-            [c if c.isprintable() else c.encode("unicode_escape").decode() for c in line]
-        )
+    if not line.isprintable():  # bytes of a client would move the cursor of a terminal
+        line = "".join(map(_printable, line))
     return f"{line}\n".encode()
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 @cache
 def _log() -> Log | None:
     try:
         file = sys.stderr.fileno()
-    except (
-        AttributeError,
-        OSError,
-        ValueError,
-    ):  # there is no stderr: another file may have its number
+    except (AttributeError, OSError, ValueError):  # no stderr: its number may be another file's
         return None
     os.register_at_fork(after_in_child=_log.cache_clear)
     atexit.register(flush)
@@ -168,34 +169,39 @@ def _log() -> Log | None:
 @cache
 def _logger() -> Any:
     structlog = _structlog()
+    if _format == "json":
+        render = structlog.processors.JSONRenderer(_json)
+    else:
+        render = structlog.processors.LogfmtRenderer(
+            key_order=["timestamp", "level", "event"], bool_as_flag=False
+        )
     return structlog.wrap_logger(
         structlog.ReturnLogger(),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(
-                key_order=["timestamp", "level", "event"], bool_as_flag=False
-            )
-            if _format == "logfmt"
-            else structlog.processors.JSONRenderer(
-                lambda line, **options: json.dumps(line, **options).replace("\x7f", r"\u007f")
-            ),
+            render,
         ],
     )
 
 
-def _structlog() -> Any:
-    """Import structlog, which takes long: a service that logs nothing does not pay for it.
+def _json(line: Any, **options: Any) -> str:
+    return json.dumps(line, **options).replace("\x7f", r"\u007f")
 
-    Without Rich, of which it makes tracebacks in colour, it takes a fifth of the time.
+
+def _structlog() -> Any:
+    """Import structlog, which takes long: a command that logs nothing does not pay for it.
+
+    Half of that time is for Rich, with which structlog would colour tracebacks. Python calls a
+    module not installed if None is in its place: so no other thread may import Rich meanwhile.
     """
     modules = cast("dict[str, Any]", sys.modules)
-    absent = modules.setdefault("rich", None) is None  # "not installed" to whoever imports it
+    is_absent = modules.setdefault("rich", None) is None
     try:
         import structlog  # noqa: PLC0415 - see above
     finally:
-        if absent:
+        if is_absent:
             del modules["rich"]
     return structlog
 
@@ -210,7 +216,6 @@ def bridge_log() -> None:
 class _Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(
-            error, asyncio.CancelledError
-        ):  # a second signal cancels what the first one lets end
+        # A second signal cancels what the first one lets finish.
+        if not isinstance(error, asyncio.CancelledError):
             emit(Event.SERVER, message=record.getMessage(), error=error)

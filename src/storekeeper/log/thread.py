@@ -1,4 +1,4 @@
-"""A log whose lines a thread writes: who logs never waits for a reader."""
+"""A log whose lines a thread writes, so that logging never waits for a reader."""
 
 import os
 import select
@@ -31,17 +31,20 @@ class Log:
             if len(self.waiting) >= MAX_QUEUED_LINES:
                 self._dropped += 1
                 return
-            self.waiting.append(
-                line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + b"\n"
-            )
+            if len(line) > MAX_LINE_BYTES:
+                line = line[:MAX_LINE_BYTES] + b"\n"
+            self.waiting.append(line)
             self._changed.notify_all()
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
-                try:
-                    thread.start()
-                    self._thread = thread
-                except RuntimeError:  # no thread can be started; the next line tries again
-                    self._write_at_once()
+                self._start()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="storekeeper-log", daemon=True)
+        try:
+            thread.start()
+            self._thread = thread
+        except RuntimeError:  # no thread can be started; the next line tries again
+            self._write_at_once()
 
     def flush(self, timeout: float) -> bool:
         """Wait until all lines are written, at most `timeout` seconds; return whether they are."""
@@ -61,28 +64,36 @@ class Log:
             pass
 
     def _write_some(self, *, wait: bool) -> bool:
-        """Write the first line; without `wait`, what a pipe takes of it at once. Return False if
-        that is nothing."""
+        """Write the first line. Without `wait`, write only what a pipe takes at once; return False
+        if that is nothing."""
         poll = select.poll()
         poll.register(self._file, select.POLLOUT)
-        if not poll.poll(None if wait else 0):
+        ready = poll.poll() if wait else poll.poll(0)
+        if not ready:
             return False
         line = self.waiting[0]  # it stays until it is written, so that `flush` waits for it
+        # In one piece if possible: other processes write lines to the same file.
+        piece = line if wait else line[: select.PIPE_BUF]
         try:
-            # In one piece if possible: other processes write lines to the same file.
-            written = os.write(self._file, line if wait else line[: select.PIPE_BUF])
+            written = os.write(self._file, piece)
         except (
             BlockingIOError
-        ):  # another program has made the pipe non-blocking, and filled it just now
+        ):  # another program made the pipe non-blocking, and has just filled it
             written = 0
         except OSError:  # the reader is gone, or the disk is full
             written = len(line)
         with self._changed:
-            self.waiting[0] = line[written:]
-            if not self.waiting[0]:
-                self.waiting.popleft()
-                if not self.waiting and self._dropped:
-                    dropped, self._dropped = self._dropped, 0
-                    self.waiting.append(self._format_dropped(dropped))
+            self._remove(written)
             self._changed.notify_all()
         return True
+
+    def _remove(self, written: int) -> None:
+        """Remove the bytes that were written of the first line; after the last line, report those
+        that were dropped."""
+        self.waiting[0] = self.waiting[0][written:]
+        if self.waiting[0]:
+            return
+        self.waiting.popleft()
+        if not self.waiting and self._dropped:
+            self.waiting.append(self._format_dropped(self._dropped))
+            self._dropped = 0

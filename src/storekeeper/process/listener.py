@@ -19,7 +19,7 @@ FILES_PER_WORKER = 4
 each worker."""
 
 UDS_MODE = 0o660
-"""The mode of a Unix socket: its owner and its group connect."""
+"""The mode of a Unix socket: its owner and its group can connect."""
 
 _BACKLOG = 2048
 _FIRST_PASSED = 3
@@ -39,8 +39,8 @@ def check_open_files_limit(workers: int) -> None:
 
 
 def passed_by_systemd() -> socket.socket | None:
-    """Return the listening socket that systemd, or another program in its way, passed. Raises
-    CannotStart."""
+    """Return the listening socket that systemd, or a program that follows its protocol, passed.
+    Raises CannotStart."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") == "0":
         return None
     with suppress(OSError):
@@ -54,17 +54,19 @@ def passed_by_systemd() -> socket.socket | None:
             passed.setblocking(False)
             return passed
     raise CannotStart(
-        "systemd has to pass one socket that listens: one ListenStream, and no Accept=yes"
+        "systemd must pass one socket that listens: one ListenStream, and no Accept=yes"
     )
 
 
 def bind(host: str, port: int, uds: str | None = None) -> AbstractContextManager[socket.socket]:
-    """Open a Unix socket if there is a path for one, else a socket for a host and a port, which
-    does not listen yet.
+    """Open a Unix socket if `uds` is a path, otherwise a socket for a host and a port, which does
+    not listen yet.
 
     Raises CannotStart if another service listens there.
     """
-    return _bound_to_path(Path(uds).absolute()) if uds else _bound(host, port)
+    if uds:
+        return _bound_to_path(Path(uds).absolute())
+    return _bound(host, port)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -92,7 +94,7 @@ def _bound_to_path(path: Path) -> Iterator[socket.socket]:
             with _locked(path.parent):
                 _remove_stale(path)
                 listener.bind(str(path))
-                path.chmod(UDS_MODE)  # nobody connects before it listens
+                path.chmod(UDS_MODE)  # no client connects before it listens
                 listener.listen(_BACKLOG)
             own = path.stat().st_mtime_ns
         except OSError as error:
@@ -103,7 +105,7 @@ def _bound_to_path(path: Path) -> Iterator[socket.socket]:
             yield listener
         finally:
             with suppress(OSError):
-                if path.stat().st_mtime_ns == own:  # else another service replaced it
+                if path.stat().st_mtime_ns == own:  # otherwise another service replaced it
                     path.unlink()
 
 
@@ -123,7 +125,7 @@ def _remove_stale(path: Path) -> None:
     if not path.exists():
         return None
     if not stat.S_ISSOCK(path.stat().st_mode):
-        raise CannotStart("a file that is no socket: name another path", subject=f"--uds {path}")
+        raise CannotStart("not a socket: name another path", subject=f"--uds {path}")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as client:
         client.settimeout(1)
         try:
@@ -154,8 +156,8 @@ def _refusal(host: str, port: int, error: Exception) -> CannotStart:
 
 
 def host_of(listener: socket.socket) -> str:
-    """Return the address that a socket is bound to; `localhost` for a Unix socket: nobody else
-    reaches it."""
+    """Return the address that a socket is bound to; `localhost` for a Unix socket, which no other
+    machine reaches."""
     return "localhost" if listener.family == socket.AF_UNIX else str(listener.getsockname()[0])
 
 
@@ -164,7 +166,10 @@ def address_of(listener: socket.socket, host: str) -> str:
     and a path."""
     if listener.family == socket.AF_UNIX:
         return f"unix:{listener.getsockname()}"
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    port = listener.getsockname()[1]
+    if ":" in host:
+        return f"http://[{host}]:{port}"
+    return f"http://{host}:{port}"
 
 
 def has_client(listener: socket.socket) -> bool:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from threading import Thread
 from types import FrameType
+from typing import NamedTuple
 
 import msgspec
 import uvicorn
@@ -43,7 +44,7 @@ from storekeeper.process.supervisor import (
     ignore_signals,
     log_stop,
 )
-from storekeeper.settings import Settings, is_loopback
+from storekeeper.settings import Auth, Settings, is_loopback
 from storekeeper.storage.databases import absolute, database, ensure, refuse_gone
 from storekeeper.storage.tokens import refuse_tokens
 
@@ -51,89 +52,96 @@ GRACEFUL_TIMEOUT = 8
 """Seconds that a stop waits for the requests under way; the whole stop takes at most 10."""
 
 ACCEPT_TIMEOUT = 0.5
-"""Seconds of processor time that a stop goes on to accept clients, if more of them come all the
-time."""
+"""Seconds of processor time for which a stop still accepts clients, if more of them keep
+coming."""
 
 CLOSE_PAUSE = 0.05
-"""Seconds that a worker goes on to accept clients in any case: by then the supervisor has closed
-its listener."""
+"""Seconds for which a stopping worker still accepts clients in any case: by then, the supervisor
+has closed its listener."""
 
 _ACCEPTS_PER_ITERATION = 16
 """Connections that are accepted in one loop iteration: a thousand clients at full speed are
 connected after 2 s."""
 
 
+class Launch(NamedTuple):
+    """What one start of the service has found out and opened."""
+
+    settings: Settings
+    """The operator's, with the address and the database that they led to, and with a mode unless
+    the database could not be reached."""
+
+    listener: socket.socket
+    is_passed: bool
+    """Whether systemd opened the listener."""
+
+    address: str
+    """Where clients find the service."""
+
+    console: str
+    """The path of the console, with the token of the demo."""
+
+    is_new: bool
+    """Whether this start made the database."""
+
+
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop; return the exit status. Raises CannotStart."""
     use_format(settings.log_format)
     check_open_files_limit(settings.workers)
-    passed = passed_by_systemd()
-    if passed or settings.uds:
-        settings = msgspec.structs.replace(
-            settings, host=host_of(passed) if passed else "localhost"
-        )
-    if settings.auth is None and not is_loopback(settings.host):
-        raise CannotStart(
-            f"{'ListenStream' if passed else '--host'} {settings.host} can be reached from elsewhere: choose which"
-            " requests need a token, with --auth (or STOREKEEPER_AUTH) all, writes or open (none)"
-        )
-    # Where another service listens on the port, this start may not make or upgrade a database.
     with ExitStack() as stack:
-        listener = stack.enter_context(passed or bind(settings.host, settings.port, settings.uds))
-        console = CONSOLE
-        if settings.demo:
-            from storekeeper.process import demo  # noqa: PLC0415 - others do not pay for it
-
-            settings, token = stack.enter_context(demo.prepared(settings))
-            console = console_link("", token)
-        new = settings.create and _make(settings)
-        # No worker makes it again: its file may have been deleted since.
-        settings = msgspec.structs.replace(
-            settings, database=absolute(settings.database), create=False
-        )
-        settings = _prepared(settings)
-        listen(listener, settings.host, settings.port)
-        status = _serve(settings, listener, console, passed=bool(passed), new=new)
+        launch = _launch(settings, stack)
+        status = _serve(launch)
     if status:
-        refuse_gone(settings.database)
-        # It raises if there are tokens now, or if PostgreSQL has a newer schema. Of a file it could
-        # also tell of what passes by itself, such as a lack of open files.
-        if settings.auth is None or not settings.database.startswith("sqlite:"):
-            _prepared(settings)
+        _refuse_another_start(launch.settings)
     return status
 
 
-def _serve(
-    settings: Settings, listener: socket.socket, console: str, *, passed: bool, new: bool
-) -> int:
-    address = address_of(listener, settings.host)
-    # What counts is the address that the name led to: a host's own name may mean loopback, as 127.1
-    # does.
+def _launch(settings: Settings, stack: ExitStack) -> Launch:
+    """Open the socket and prepare the database, for as long as the stack is open. Raises
+    CannotStart."""
+    passed = passed_by_systemd()
+    host = _host(settings, passed)
+    # If another service listens on the port, this start must not make or upgrade a database.
+    listener = stack.enter_context(passed or bind(host, settings.port, settings.uds))
+    url, auth, console, is_new = settings.database, settings.auth, CONSOLE, False
+    if settings.demo:
+        from storekeeper.process import demo  # noqa: PLC0415 - other starts do not pay for it
+
+        url, token = stack.enter_context(demo.database_of(settings))
+        auth, console = auth or "writes", console_link("", token)
+    elif settings.create:
+        is_new = _make(settings)
+    url = absolute(url)
+    auth = _prepare(url, auth)
+    listen(listener, host, settings.port)
     settings = msgspec.structs.replace(
-        settings, host=host_of(listener), allowed_host=(*settings.allowed_host, settings.host)
+        settings,
+        # The address that the name led to: a host's own name may mean loopback, as 127.1 does.
+        host=host_of(listener),
+        allowed_host=(*settings.allowed_host, host),
+        database=url,
+        create=False,  # no worker makes it again: its file may have been deleted since
+        auth=auth,
     )
-    service = Service(settings, slots=_slots(settings.workers))
-    announce = partial(_announce, settings, address, console, new=new)
-    if settings.workers > 1:
-        work = partial(_run_worker, service, listener)
-        return Supervisor(
-            settings.workers,
-            work,
-            listener,
-            announce,
-            service.slots.release,
-            settings.drain_delay,
-            passed=passed,
-        ).run()
-    # All are the same socket: libuv accepts one connection from each in a loop iteration, and with
-    # only one of them new clients of a service at its connection limit would wait for seconds.
-    # Several workers share clients more evenly if each has only one.
-    listeners = [listener, *(listener.dup() for _ in range(_ACCEPTS_PER_ITERATION - 1))]
-    server = _Server(service, announce)
-    try:
-        return min(_run(server, listeners), 1)
-    finally:
-        log_stop(server.stop_signal, server.stop_began)
+    address = address_of(listener, host)
+    return Launch(settings, listener, passed is not None, address, console, is_new)
+
+
+def _host(settings: Settings, passed: socket.socket | None) -> str:
+    """Return the name of the host to listen on. Raises CannotStart if other machines reach it, and
+    no mode was chosen."""
+    host, source = settings.host, "--host"
+    if passed:
+        host, source = host_of(passed), "ListenStream"
+    elif settings.uds:
+        host = "localhost"
+    if settings.auth is None and not is_loopback(host):
+        raise CannotStart(
+            f"{source} {host} can be reached from elsewhere: choose which requests need a token,"
+            " with --auth (or STOREKEEPER_AUTH) all, writes or open (none)"
+        )
+    return host
 
 
 def _make(settings: Settings) -> bool:
@@ -147,15 +155,55 @@ def _make(settings: Settings) -> bool:
         ) from None
 
 
-def _prepared(settings: Settings) -> Settings:
-    """Prepare the database; return the settings with a mode if that is decided now. Raises
-    CannotStart."""
-    with suppress(Unavailable):  # the database may become reachable later
-        database(settings.database).prepare()
+def _prepare(url: str, auth: Auth | None) -> Auth | None:
+    """Prepare the database; return the mode, None if it can only be chosen once the database is
+    reachable. Raises CannotStart."""
+    try:
+        database(url).prepare()
+        if auth is None:
+            refuse_tokens(url)
+    except Unavailable:
+        return auth
+    return auth or "open"
+
+
+def _refuse_another_start(settings: Settings) -> None:
+    """Raise CannotStart if the service failed for a reason that a restart would meet again."""
+    refuse_gone(settings.database)
+    if settings.auth is not None and settings.database.startswith("sqlite:"):
+        return  # to prepare a file may fail for a reason that passes, such as a lack of open files
+    with suppress(Unavailable):
+        database(settings.database).prepare()  # it may have a newer schema by now
         if settings.auth is None:
             refuse_tokens(settings.database)
-            return msgspec.structs.replace(settings, auth="open")
-    return settings
+
+
+def _serve(launch: Launch) -> int:
+    settings = launch.settings
+    service = Service(settings, slots=_slots(settings.workers))
+    announce = partial(_announce, launch)
+    if settings.workers > 1:
+        supervisor = Supervisor(
+            settings.workers,
+            partial(_run_worker, service, launch.listener),
+            launch.listener,
+            announce,
+            service.slots.release,
+            settings.drain_delay,
+            passed=launch.is_passed,
+        )
+        return supervisor.run()
+    # All are the same socket: libuv accepts one connection from each in a loop iteration. With only
+    # one of them, new clients of a service at its connection limit would wait for seconds. Several
+    # workers share clients more evenly if each has only one.
+    listeners = [launch.listener]
+    while len(listeners) < _ACCEPTS_PER_ITERATION:
+        listeners.append(launch.listener.dup())
+    server = _Server(service, announce)
+    try:
+        return min(_run(server, listeners), 1)
+    finally:
+        log_stop(server.stop_signal, server.stop_began)
 
 
 class _Server(uvicorn.Server):
@@ -192,14 +240,17 @@ class _Server(uvicorn.Server):
         self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Remember the first signal that asks to stop, and when it came; the delay is that of
-        the most urgent one."""
+        """Remember the first signal that asks to stop, and when it came; the most urgent one sets
+        the delay."""
         if self.stop_signal is None:
-            self.stop_signal, self.stop_began = sig, time.monotonic()
-        self.service.draining |= sig != RETIRE
-        self._delay = min(
-            self._delay, self.service.settings.drain_delay if sig == signal.SIGTERM else 0
-        )
+            self.stop_signal = sig
+            self.stop_began = time.monotonic()
+        if sig != RETIRE:
+            self.service.draining = True
+        if sig == signal.SIGTERM:
+            self._delay = min(self._delay, self.service.settings.drain_delay)
+        else:
+            self._delay = 0
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
@@ -207,17 +258,20 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter) and time.monotonic() >= self.stop_began + self._delay
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept the connections that clients have already, and no more; then stop."""
+        """Accept the clients that have connected already, and no more; then stop."""
         if self._closing is not None:
             self._closing()
             await asyncio.sleep(CLOSE_PAUSE)
-        last = (
-            time.thread_time() + ACCEPT_TIMEOUT
-        )  # none of it passes while the machine holds this process up
+        sockets = sockets or []
+        # Of this thread: that does not pass while other programs have the processor.
+        last = time.thread_time() + ACCEPT_TIMEOUT
         # The kernel resets those that are not accepted when their listener closes.
-        while sockets and has_client(sockets[0]) and time.thread_time() < last:  # noqa: ASYNC110 - nothing tells it
+        # No event tells that a client waits.
+        while sockets and has_client(sockets[0]) and time.thread_time() < last:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        for listener in (*self.servers, *(sockets or ())):
+        for server in self.servers:
+            server.close()
+        for listener in sockets:
             listener.close()
         await asyncio.sleep(0)
         await super().shutdown(sockets)
@@ -225,7 +279,7 @@ class _Server(uvicorn.Server):
 
 def _slots(workers: int) -> Slots:
     try:
-        return Slots(workers if workers == 1 else supervisor.max_processes(workers))
+        return Slots(1 if workers == 1 else supervisor.max_processes(workers))
     except OSError as error:
         raise CannotStart(
             f"no shared memory for metrics ({error.strerror}): make space, or use --no-metrics"
@@ -244,9 +298,9 @@ def _run(
     server: _Server, listeners: list[socket.socket], begin: Callable[[], None] = lambda: None
 ) -> int:
     """Run a server until it is told to stop; return 0, 1 if it did not start, or CANNOT_START."""
-    # uvicorn raises the signal again after a graceful stop; the exit status of a requested stop is
-    # 0. A signal that comes before uvicorn handles signals stops the server too, once it has
-    # started. So does a terminal that closes, unless `nohup` has it ignored.
+    # uvicorn raises the signal again after a graceful stop, but the exit status of a requested stop
+    # is 0. A signal that comes before uvicorn handles signals also stops the server, once it has
+    # started. So does a terminal that closes, unless `nohup` makes the process ignore it.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, RETIRE):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, server.handle_exit)
@@ -265,29 +319,28 @@ def _run(
     return CANNOT_START if server.service.cannot_start else int(not server.started)
 
 
-def _announce(settings: Settings, address: str, console: str, *, new: bool) -> None:
+def _announce(launch: Launch) -> None:
+    settings = launch.settings
     name = database(settings.database).name
-    link = f"{address}{console}"
+    link = f"{launch.address}{launch.console}"
+    has_link = launch.address.startswith("http")
     if settings.log_format == "logfmt":
-        linked = f"; the console is at {link}" * address.startswith("http")
-        with_new = (
-            "the new database " * new
-        )  # of a mistyped name too, or below a disk that is not mounted
-        write_line(
-            f"Storekeeper listens on {address} with {with_new}{name}{linked} (Ctrl-C stops it)"
-        )
-    fields = {
-        "database": name,
-        "new": new,
-        "workers": settings.workers,
-        "pid": os.getpid(),
-        "address": address,
-    }
-    emit(Event.STARTED, version=__version__, **fields)
-    if settings.open and address.startswith(
-        "http"
-    ):  # some browsers of terminals end only when they are closed
+        # It may be new because its name is mistyped, or its disk is not mounted.
+        shown = f"the new database {name}" if launch.is_new else name
+        where = f"; the console is at {link}" if has_link else ""
+        write_line(f"Storekeeper listens on {launch.address} with {shown}{where} (Ctrl-C stops it)")
+    emit(
+        Event.STARTED,
+        version=__version__,
+        database=name,
+        new=launch.is_new,
+        workers=settings.workers,
+        pid=os.getpid(),
+        address=launch.address,
+    )
+    if settings.open and has_link:
+        # On a thread, because a browser in a terminal ends only when it is closed.
         Thread(target=webbrowser.open, args=(link,), daemon=True).start()
     supervisor.tell_ready()
     if settings.auth == "open" and not is_loopback(settings.host):
-        emit(Event.OPEN_TO_ALL, address=address)
+        emit(Event.OPEN_TO_ALL, address=launch.address)

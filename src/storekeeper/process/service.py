@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -39,7 +38,7 @@ class Service:
     """The ASGI application with its lifespan: opens the collection at start-up, closes it at the
     end.
 
-    `number` is that of this worker, whose counts are in `slots`.
+    `number` is the number of this worker, which counts in `slots`.
     """
 
     def __init__(self, settings: Settings, *, slots: Slots | None = None) -> None:
@@ -73,13 +72,12 @@ class Service:
         except (CannotStart, Unavailable, OSError, RuntimeError, MemoryError) as error:
             # Any other error is a lock, or a lack of files, threads, memory or space: a supervisor
             # tries again.
-            self.cannot_start |= isinstance(error, CannotStart) and not isinstance(
-                error, CannotStartYet
-            )
+            if isinstance(error, CannotStart) and not isinstance(error, CannotStartYet):
+                self.cannot_start = True
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        # All present objects live as long as the process: the garbage collector need not visit them
+        # All objects so far live as long as the process: the garbage collector need not visit them
         # again.
         gc.collect()
         gc.freeze()
@@ -95,21 +93,17 @@ class Service:
     async def _open(self) -> Collection:
         settings = self.settings
         use_format(settings.log_format)
-        # There is no mode if the database was away at the start: if it has tokens, it is refused
-        # once it is reached.
-        on_reachable = (
-            partial(refuse_tokens, settings.database) if settings.auth is None else lambda: None
-        )
         collection = database(settings.database).open_collection(
-            partial(_fail, settings), on_reachable
+            partial(_fail, settings), partial(_check_mode, settings)
         )
         if settings.workers > 1:
             # The supervisor must not give up another worker for this one before this one can use
             # the database.
             with suppress(Unavailable):
                 database(settings.database).prepare()
-        tokens = None if settings.auth in ("open", None) else TokenTable(collection)
-        if tokens:
+        tokens = None
+        if settings.auth in ("writes", "all"):
+            tokens = TokenTable(collection)
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
         self._make_runtime(collection, tokens)
@@ -133,20 +127,26 @@ class Service:
         cache = ResponseCache(collection.change_token)
         observe = _observer(settings, metrics, tokens)
         self.runtime = Runtime(application, plain, cache, limits, observe, self.is_draining)
-        self._tasks.append(
-            asyncio.create_task(self._sweep(metrics.publish if metrics else lambda: None))
-        )
+        self._tasks.append(asyncio.create_task(self._sweep(metrics)))
 
-    async def _sweep(self, publish: Callable[[], None]) -> None:
+    async def _sweep(self, metrics: Metrics | None) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            publish()
+            if metrics:
+                metrics.publish()
             await asyncio.sleep(_SWEEP_INTERVAL)
             await self.runtime.limits.connections.sweep(loop.time())
 
 
+def _check_mode(settings: Settings) -> None:
+    """Raise CannotStart if the database was away at the start, so that there is no mode, and has
+    tokens."""
+    if settings.auth is None:
+        refuse_tokens(settings.database)
+
+
 def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | None) -> Observer:
-    count = metrics.observe if metrics else lambda _: None
+    count = metrics.observe if metrics else _ignore
     if settings.access_log == "off":
         return count
     token_name = tokens.name if tokens else str
@@ -159,15 +159,19 @@ def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | 
     return observe
 
 
+def _ignore(_: Served) -> None:
+    pass
+
+
 def application() -> Service:
-    """Return the application for another ASGI server, set by the environment; if that is wrong,
-    exit with 2."""
+    """Return the application for another ASGI server, with the settings of the environment; exit
+    with 2 if they are wrong."""
     try:
         settings = from_environment()
         if settings.auth is None:
             raise CannotStart(
-                "choose which requests need a token, because only this server knows from where it can be reached:"
-                " set STOREKEEPER_AUTH to all, writes or open"
+                "choose which requests need a token, because only this server knows from where it"
+                " can be reached: set STOREKEEPER_AUTH to all, writes or open"
             )
         if settings.create:
             ensure(settings.database, examples=settings.examples)
@@ -175,7 +179,7 @@ def application() -> Service:
             database(settings.database).prepare()
         return Service(settings)
     except CannotStart as error:
-        print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201 - for people, beside the log
+        print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201 - for people, not in the log
         raise SystemExit(2) from None
 
 
@@ -184,7 +188,7 @@ def _fail(settings: Settings, error: StorekeeperError) -> None:
     another process."""
     try:
         emit(Event.DATABASE_FAILED, reason=str(error))
-    finally:  # begin the 0.3 s only now: the first log line takes a while, and the responses are sent after it
+    finally:  # after the line, which may take a while: only then are the responses sent
         asyncio.get_running_loop().call_later(0.3, _exit, settings, error)
 
 
@@ -197,7 +201,7 @@ def _exit(settings: Settings, error: StorekeeperError) -> None:
         pass  # the disk does not even say whether the file exists
     status = os.EX_IOERR
     if isinstance(error, CannotStart):
-        # No service manager may start it again: it would begin a new list, serve what needs a
+        # A service manager must not start it again: it would begin a new list, serve what needs a
         # token, or fail again.
         if settings.workers > 1:
             status = CANNOT_START  # `serve` says why

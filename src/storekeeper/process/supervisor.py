@@ -65,8 +65,8 @@ class Heartbeat:
         threading.Thread(target=self._beat, name="storekeeper-beat", daemon=True).start()
 
     def report(self, message: bytes) -> None:
-        """Send a report. Without a supervisor, stop this process, which would keep the port for
-        ever."""
+        """Send a report. If the supervisor is gone, stop this process, which would keep the port
+        for ever."""
         try:
             os.write(self._pipe.fileno(), message)
         except BlockingIOError:
@@ -81,12 +81,12 @@ class Heartbeat:
 
 
 def max_processes(workers: int) -> int:
-    """Return how many processes there may be of so many workers, while SIGHUP replaces them."""
+    """Return how many processes so many workers may have, while SIGHUP replaces them."""
     return 2 * workers + 1
 
 
 class Worker:
-    """A worker process, what it reported so far, and when it must be killed. No two have one
+    """A worker process, what it has reported, and when it must be killed. No two have the same
     `number` at a time."""
 
     def __init__(self, work: Callable[[Heartbeat, int], None], number: int) -> None:
@@ -95,15 +95,16 @@ class Worker:
         self.ready = self.closing = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
-        resource_tracker.ensure_running()  # else `start` would start it, and unblock the signals
+        # Otherwise `start` would start it, and unblock the signals.
+        resource_tracker.ensure_running()
         self.pipe, other = multiprocessing.Pipe(duplex=False)
         os.set_blocking(self.pipe.fileno(), False)
         self.process = _spawn.Process(target=work, args=(Heartbeat(other), number))
         try:
             Path.cwd()
         except FileNotFoundError:
-            os.chdir("/")  # no process can be started from a deleted folder
-        # A terminal sends these to all processes; but only the supervisor may stop this one.
+            os.chdir("/")  # no process can be started in a deleted folder
+        # A terminal sends these to all processes, but only the supervisor may stop this one.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
         try:
             self.process.start()
@@ -115,8 +116,8 @@ class Worker:
             other.close()
 
     def read_reports(self, *, was_paused: bool) -> None:
-        """Read its reports. If the supervisor itself was paused, the worker has more time for
-        its next heartbeat."""
+        """Read its reports. If the supervisor itself was paused, give the worker more time for its
+        next heartbeat."""
         with suppress(OSError):
             received = os.read(self.pipe.fileno(), 65536)
             self.ready |= READY in received
@@ -127,7 +128,7 @@ class Worker:
             self._deadline = max(self._deadline, time.monotonic() + HEARTBEAT_TIMEOUT)
 
     def stop(self, number: signal.Signals, delay: float = 0.0) -> None:
-        """Send it a signal that stops it after `delay` seconds; STOP_TIMEOUT later it is
+        """Send it a signal that stops it after `delay` seconds; STOP_TIMEOUT later, it is
         overdue."""
         self.stop_deadline = min(
             self.stop_deadline or math.inf, time.monotonic() + delay + STOP_TIMEOUT
@@ -145,9 +146,9 @@ class Worker:
 class Supervisor:
     """Runs `count` workers, which call `work`, on one listening socket, until a signal stops it.
 
-    `announce` is called once they serve, `on_end` with the number of a worker that ended, and
-    whether it was lost. After a SIGTERM, clients are accepted for `drain_delay` seconds more. A
-    listener that was `passed` is somebody else's too.
+    `announce` is called once they serve. `on_end` is called with the number of a worker that
+    ended, and whether it was lost. After a SIGTERM, clients are accepted for `drain_delay` seconds
+    more. A listener that was `passed` belongs to another process too.
     """
 
     count: int
@@ -204,11 +205,10 @@ class Supervisor:
         )
 
     def _sleep(self) -> None:
-        pipes = [worker.pipe for worker in self._workers]
-        wait(
-            [self._wakeup, *pipes, *(worker.process.sentinel for worker in self._workers)],
-            _WATCH_INTERVAL,
-        )
+        awaited: list[int | Connection] = [self._wakeup]
+        for worker in self._workers:
+            awaited += [worker.pipe, worker.process.sentinel]
+        wait(awaited, _WATCH_INTERVAL)
         with suppress(BlockingIOError):
             os.read(self._wakeup, 65536)
 
@@ -227,10 +227,9 @@ class Supervisor:
             self._refuse_clients()
 
     def _watch(self) -> None:
-        was_paused, self._last_watch = (
-            time.monotonic() - self._last_watch > HEARTBEAT_TIMEOUT / 2,
-            time.monotonic(),
-        )
+        now = time.monotonic()
+        was_paused = now - self._last_watch > HEARTBEAT_TIMEOUT / 2
+        self._last_watch = now
         for worker in list(self._workers):
             worker.read_reports(was_paused=was_paused)
             if worker.process.exitcode is not None:
@@ -277,9 +276,8 @@ class Supervisor:
                 self._start()
 
     def _start(self) -> None:
-        free = set(range(max_processes(self.count))).difference(
-            worker.number for worker in self._workers
-        )
+        used = {worker.number for worker in self._workers}
+        free = set(range(max_processes(self.count))) - used
         if not free:  # many that SIGHUP replaced have not ended yet
             return
         try:
@@ -316,12 +314,12 @@ class Supervisor:
 
 
 def tell_ready() -> None:
-    """Tell systemd, if that started the service, that it is ready (sd_notify(3))."""
+    """Tell systemd, if it started the service, that the service is ready (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
+    if address.startswith("@"):  # of the abstract namespace
+        address = "\0" + address.removeprefix("@")
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.sendto(
-            b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address
-        )
+        systemd.sendto(b"READY=1", address)
 
 
 def log_stop(number: int | None, began: float | None) -> None:
@@ -329,9 +327,8 @@ def log_stop(number: int | None, began: float | None) -> None:
     monotonic time."""
     if number is not None and began is not None:
         name = signal.Signals(number).name
-        emit(
-            Event.STOPPED, signal=name, seconds=round(time.monotonic() - began, 2), pid=os.getpid()
-        )
+        seconds = round(time.monotonic() - began, 2)
+        emit(Event.STOPPED, signal=name, seconds=seconds, pid=os.getpid())
 
 
 def ignore_signals() -> None:
