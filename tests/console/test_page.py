@@ -97,7 +97,7 @@ def test_the_first_load_is_small_and_the_page_asks_no_other_host(
         "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
         ".filter((each) => each.name.includes('/console/')).map((each) => each.decodedBodySize)"
     )
-    assert len(loaded) <= 20
+    assert len(loaded) <= 24
     assert sum(loaded) <= 120 * 1024
 
 

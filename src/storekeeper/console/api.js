@@ -1,16 +1,24 @@
 // Requests to the service. `request` goes on by itself until a response comes; a store's write is `outbox.js`'s to repeat.
 
+import { released } from "./dom.js";
 import { recall } from "./keep.js";
+import { words } from "./words.js";
 
 export const BASE = new URL("../api/", location.href);
 const TIMEOUT = 8000;
 const SOONER = ["online", "token"]; // events that end a pause
 const PAUSES = [500, 1000, 2000, 4000, 8000, 15000];
+const PASSING = [404, 408, 425, 429]; // of a proxy these are outages: the service says such things in JSON
+const REFUSED = 0;
+const JSON_TYPE = /^application\/([\w.-]+\+)?json\b/;
 
-/** No response came: a write may have been done, or not. */
+/** No response of the service came: a write may have been done, or not. */
 export class Lost extends Error {}
 
-/** What the service is to us: "fine", "offline" (no response), "away" (503), "token" (401), "readonly" (403). */
+/**
+ * What the service is to us: "fine", "offline" (no response), "away" (it cannot respond now), "proxy" (a login page
+ * came instead of its response), "token" (401), "readonly" (403).
+ */
 export const health = {
   state: "fine",
   reason: "",
@@ -41,38 +49,67 @@ export function authorization() {
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
-/** Send a request once. Raises Lost if no response came, AbortError if `signal` ended it. */
-export async function send(path, { method = "GET", body, headers = {}, signal, timeout = TIMEOUT } = {}) {
+/**
+ * Send a request once, for JSON or for a file whose media type `expects` describes. Raises Lost if no response of the
+ * service came, AbortError if `signal` ended it.
+ */
+export async function send(path, { method = "GET", body, headers = {}, signal, timeout = TIMEOUT, expects } = {}) {
   const abort = new AbortController();
   const stop = () => abort.abort();
   signal?.addEventListener("abort", stop);
   const timer = setTimeout(stop, timeout);
+  let response;
   try {
-    const response = await fetch(new URL(path, BASE), {
+    response = await fetch(new URL(path, BASE), {
       method,
       body,
       headers: { ...authorization(), ...headers },
       signal: abort.signal,
+      redirect: "manual", // the API has no redirects: one leads to a login page
     });
-    const type = response.headers.get("content-type") ?? "";
-    const data = method === "HEAD" ? null : type.includes("json") ? await response.json() : await response.blob();
-    const { status } = response;
-    if (status === 503) health.set("away", data?.message);
-    else if (status !== 401 && status !== 403) health.set("fine");
-    return { status, data, tag: response.headers.get("etag"), headers: response.headers };
+    response = await understood(response, method, expects);
   } catch (error) {
-    if (signal?.aborted) throw signal.reason;
-    health.set("offline");
-    throw new Lost(String(error));
+    response = { state: "offline", error };
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", stop);
   }
+  await released();
+  signal?.throwIfAborted();
+  if (response.state) health.set(response.state, response.reason);
+  if (response.status === undefined) throw new Lost(String(response.error ?? response.state));
+  return response;
 }
 
-/** Wait before the next try; less long if the network comes back meanwhile. */
-export function pause(tries) {
+/** Return what a response says, and the state of the service that follows from it; without a status if it is not its. */
+async function understood(response, method, expects) {
+  const { status, headers } = response;
+  const type = headers.get("content-type") ?? "";
+  const said = { status, tag: headers.get("etag"), headers, state: stateOf(status) };
+  if (status === 304) return { ...said, data: null };
+  if (expects && status === 200) return expects.test(type) ? { ...said, data: await response.blob() } : ofProxy(response);
+  if (!JSON_TYPE.test(type)) return ofProxy(response);
+  const data = method === "HEAD" ? null : await response.json();
+  if (status >= 400 && method !== "HEAD" && typeof data?.message !== "string") return ofProxy(response);
+  return { ...said, data, reason: status === 503 ? data?.message : "" };
+}
+
+function stateOf(status) {
+  if (status === 503) return "away";
+  return status === 401 || status === 403 ? null : "fine";
+}
+
+/** What a response means that a proxy made, and not the service: a login page, a refusal that stays one, or an outage. */
+function ofProxy({ status, headers }) {
+  if (status < 400 || status === 401) return { state: "proxy" }; // 0 is a redirect
+  if (status >= 500 || PASSING.includes(status)) return { state: "away", reason: words.proxy.away(status) };
+  return { status: REFUSED, headers, tag: null, data: { message: words.proxy.refused(status) } };
+}
+
+/** Wait before the next try; less long if the network comes back meanwhile, or the signal comes. */
+export function pause(tries, signal) {
   return new Promise((resolve) => {
+    if (signal?.aborted) return resolve();
     const again = () => {
       clearTimeout(timer);
       for (const name of SOONER) window.removeEventListener(name, again);
@@ -80,6 +117,7 @@ export function pause(tries) {
     };
     const timer = setTimeout(again, PAUSES[Math.min(tries, PAUSES.length - 1)]);
     for (const name of SOONER) window.addEventListener(name, again);
+    signal?.addEventListener("abort", again);
   });
 }
 
@@ -104,9 +142,37 @@ export async function request(path, options = {}) {
   }
 }
 
-/** The cursor of an entity tag, also of one that a proxy marked; and the epoch of a cursor. */
+/** Load a part of the page that is not always needed; again until it comes, as behind a proxy's login page it does not. */
+export async function part(name) {
+  for (let tries = 0; ; tries++) {
+    try {
+      const loaded = await import(tries ? `${name}?again=${tries}` : name); // browsers remember what could not be loaded
+      if (tries) health.set("fine");
+      return loaded;
+    } catch {
+      health.set("offline");
+      await pause(tries);
+    }
+  }
+}
+
+/** Return a function that tells whether its latest call is still the latest one: what came late is dropped. */
+export function latest() {
+  let run = 0;
+  return () => {
+    const mine = ++run;
+    return () => mine === run;
+  };
+}
+
+/** The cursor of an entity tag, also of one that a proxy marked; its number, and the epoch of a cursor. */
 export const cursorOf = (tag) => tag.replace(/^W\/|"/g, "");
+export const numberOf = (tag) => Number.parseInt(cursorOf(tag ?? "0"), 10);
 export const epochOf = (cursor) => cursor.split(".")[1];
+
+/** Whether an entity tag is of a later version than another, or of another history. */
+export const isNewer = (tag, than) =>
+  !than || epochOf(cursorOf(tag)) !== epochOf(cursorOf(than)) || numberOf(tag) > numberOf(than);
 
 /** Letters at random, also over plain HTTP, where there is no crypto.randomUUID. */
 export const newKey = () =>

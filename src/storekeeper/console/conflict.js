@@ -59,8 +59,8 @@ class Field {
     const label = `${name}-other`;
     const text = asShown(name, this.mine);
     this.other = name === "name"
-      ? h("input", { value: text, dir: "auto", "aria-labelledby": label })
-      : h("textarea", { rows: "2", dir: "auto", "aria-labelledby": label }, text);
+      ? h("input", { value: text, dir: "auto", translate: "no", "aria-labelledby": label })
+      : h("textarea", { rows: "2", dir: "auto", translate: "no", "aria-labelledby": label }, text);
     const choose = () => (this.node.querySelector("[value=other]").checked = true);
     this.other.addEventListener("input", choose);
     this.problem = h("p", { class: "hint bad", id: `${name}-problem`, role: "alert" });

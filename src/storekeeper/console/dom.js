@@ -57,6 +57,38 @@ export function ask({ title, lead, onsubmit, onTitle, ...properties }, ...childr
   });
 }
 
+// What arrives while a button is held down waits until it is released: what moves or is drawn again between the two
+// would take the click.
+let isPressed = false;
+let held = [];
+
+/** Return a promise that ends once neither a button nor a finger is down. */
+export const released = () => (isPressed ? new Promise((resolve) => held.push(resolve)) : Promise.resolve());
+
+function release() {
+  isPressed = false;
+  for (const resolve of held) resolve();
+  held = [];
+}
+
+const CLICK_DELAY = 100; // a finger's click comes some time after it is up
+let releasing;
+window.addEventListener("pointerdown", () => {
+  clearTimeout(releasing);
+  isPressed = true;
+}, true);
+for (const name of ["pointerup", "pointercancel", "blur"]) {
+  window.addEventListener(name, () => (releasing = setTimeout(release, CLICK_DELAY)), true);
+}
+window.addEventListener("pointermove", ({ buttons }) => isPressed && !buttons && release(), true);
+
+// Keys that belong to an input method: Enter takes over what was composed, Escape leaves it, arrows choose among
+// candidates. In Safari the Enter that ends a composition comes after it, with the code 229 and `isComposing` false.
+const COMPOSING = 229;
+window.addEventListener("keydown", (event) => {
+  if (event.isComposing || event.keyCode === COMPOSING) event.stopImmediatePropagation();
+}, true);
+
 const DISMISSED = "dismissed";
 
 /** Close the dialog that a node is in, as Escape does. */

@@ -11,8 +11,8 @@ export class Fields {
   /** `onTyped()` is called when a person changes one. */
   constructor(onTyped) {
     this.inputs = {
-      name: h("input", { id: "name", dir: "auto", autocomplete: "off", "aria-describedby": "name-hint name-count" }),
-      address: h("textarea", { id: "address", dir: "auto", rows: "3", "aria-describedby": "address-hint" }),
+      name: h("input", { id: "name", dir: "auto", translate: "no", autocomplete: "off", "aria-describedby": "name-hint name-count" }),
+      address: h("textarea", { id: "address", dir: "auto", translate: "no", rows: "3", "aria-describedby": "address-hint" }),
     };
     this.hints = { name: h("p", { class: "hint", id: "name-hint" }), address: h("p", { class: "hint", id: "address-hint" }) };
     this.counter = h("output", { class: "counter", id: "name-count", for: "name" });

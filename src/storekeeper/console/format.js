@@ -37,7 +37,7 @@ export const cut = (text, length) => (text.length > length ? `${text.slice(0, le
 /** A value as text, cut where it is very long. */
 export function shown(value, none = words.none.address) {
   if (value === null || value === "") return h("i", { class: "none" }, none);
-  return h("bdi", {}, cut(value, MAX_SHOWN));
+  return h("bdi", { translate: "no" }, cut(value, MAX_SHOWN));
 }
 
 /** What a change changed, field by field: old struck through, new on tint. */

@@ -1,6 +1,6 @@
 // The history of one store: who changed what and when, newest first; each earlier version can be brought back.
 
-import { request } from "./api.js";
+import { latest, request } from "./api.js";
 import { button, h } from "./dom.js";
 import { difference, time, who } from "./format.js";
 import { words } from "./words.js";
@@ -11,6 +11,7 @@ export class History {
   /** `onRestore(version, at)` takes a version that shall be the present one again. */
   constructor(onRestore) {
     this.onRestore = onRestore;
+    this.begin = latest();
     this.items = h("ol", { class: "history" });
     this.more = button(words.history.more, () => this.load(), { class: "small", hidden: true });
     this.node = h("section", { hidden: true, "aria-label": words.history.title },
@@ -28,8 +29,9 @@ export class History {
 
   async load() {
     const { id, oldest } = this;
+    const isLatest = this.begin();
     const { status, data } = await request(`changes?store=${id}&order=desc&limit=${PAGE}${oldest ? `&after=${oldest}` : ""}`);
-    if (status !== 200 || this.id !== id || this.oldest !== oldest) return;
+    if (status !== 200 || this.id !== id || !isLatest()) return;
     const items = data.changes.map((change, at) => this.item(change, oldest === null && at === 0));
     if (oldest === null) this.items.replaceChildren(...items);
     else this.items.append(...items);

@@ -41,27 +41,45 @@ const SHAPES = new Map([
     Number.isFinite(value.at) && (isMissing(value.cursor) || isText(value.cursor))],
 ]);
 
+// Drafts and writes under way belong to one tab: their names end with its own.
+const OF_TAB = /^(draft|pending):/;
+let tabName = "";
+const fullName = (name) => PREFIX + (OF_TAB.test(name) ? `${name}@${tabName}` : name);
+
 /** Return what is kept under a name; what another program, or another version of this page, has kept is as nothing. */
 export function recall(name, otherwise = null) {
-  if (memory.has(name)) return memory.get(name);
+  return memory.has(name) ? memory.get(name) : (read(fullName(name), name) ?? otherwise);
+}
+
+function read(key, name) {
   const fits = SHAPES.get(name.replace(/:.*$/, ":"));
   for (const stored of areas) {
     try {
-      const value = JSON.parse(stored.getItem(PREFIX + name));
+      const value = JSON.parse(stored.getItem(key));
       if (value !== null && fits(value)) return value;
     } catch {
       // It is no JSON.
     }
   }
-  return otherwise;
+  return null;
 }
 
 export function keep(name, value) {
   memory.delete(name);
   try {
-    (isShared() ? tab : computer).setItem(PREFIX + name, JSON.stringify(value));
+    (isShared() ? tab : computer).setItem(fullName(name), JSON.stringify(value));
   } catch {
     memory.set(name, value);
+  }
+}
+
+/** Keep for this tab, and as what a new tab begins with. */
+export function keepHere(name, value) {
+  keep(name, value);
+  try {
+    tab.setItem(PREFIX + name, JSON.stringify(value));
+  } catch {
+    // The memory has it.
   }
 }
 
@@ -72,19 +90,47 @@ export function whenKeptElsewhere(name, listener) {
 
 export function forget(name) {
   memory.delete(name);
-  for (const stored of areas) stored.removeItem(PREFIX + name);
+  for (const stored of areas) stored.removeItem(fullName(name));
 }
 
-/** The names of all that is kept and begins with these letters. */
+/** Forget all that this browser has kept in the area of this tab, or in all tabs. */
+export function forgetAll() {
+  memory.clear();
+  for (const [stored, key] of keys()) stored.removeItem(key);
+}
+
+function keys() {
+  return areas.flatMap((stored) =>
+    Array.from({ length: stored.length }, (_, at) => stored.key(at))
+      .filter((key) => key?.startsWith(PREFIX))
+      .map((key) => [stored, key]));
+}
+
+/** The names of all that this tab keeps and that begins with these letters. */
 export function kept(beginning) {
   const names = new Set(memory.keys());
-  for (const stored of areas) {
-    for (let at = 0; at < stored.length; at++) {
-      if (stored.key(at).startsWith(PREFIX)) names.add(stored.key(at).slice(PREFIX.length));
-    }
+  for (const [, key] of keys()) {
+    const [name, owner] = key.slice(PREFIX.length).split("@");
+    if (!OF_TAB.test(name) || owner === tabName) names.add(name);
   }
   return [...names].filter((name) => name.startsWith(beginning));
 }
+
+/** Name this tab, and take over what tabs have left that are no longer there. `living` has the names of those that are. */
+export function adopt(name, living) {
+  tabName = name;
+  for (const [stored, key] of keys()) {
+    const [left, owner] = key.slice(PREFIX.length).split("@");
+    if (!OF_TAB.test(left) || owner === tabName || living.has(owner)) continue;
+    const value = read(key, left);
+    if (value === null || recall(left) !== null) continue; // its turn comes when this tab has nothing of its own there
+    keep(left, value);
+    stored.removeItem(key);
+  }
+}
+
+/** What a tab keeps apart from the others of its browser. */
+export { tab as ofTab, PREFIX as prefix };
 
 export const isShared = () => Boolean(tab.getItem(`${PREFIX}shared`));
 

@@ -1,6 +1,6 @@
 // The list: a table of real rows, searched as one types, in order of ids.
 
-import { cursorOf, feed, request, send } from "./api.js";
+import { cursorOf, feed, isNewer, request, send } from "./api.js";
 import { button, debounce, download, h, icon, say } from "./dom.js";
 import { cut, fold, marked } from "./format.js";
 import { recall } from "./keep.js";
@@ -10,6 +10,8 @@ import { words } from "./words.js";
 
 const PAGE = 50;
 const MAX_SHOWN = 200;
+const SEARCHING = 400; // milliseconds after which the rows of an earlier search are no longer shown
+const FILES = /^(text\/csv|application\/vnd\.openxml)/;
 
 export class List {
   constructor() {
@@ -44,7 +46,7 @@ export class List {
     );
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
-      if (!event.target.closest("a") && !String(getSelection())) go({ store: row.dataset.id });
+      if (row && !event.target.closest("a") && !String(getSelection())) go({ store: row.dataset.id });
     });
   }
 
@@ -60,15 +62,21 @@ export class List {
   /** Read a page: the first, or one more. */
   async load(more) {
     this.abort?.abort();
-    this.abort = new AbortController();
+    const abort = (this.abort = new AbortController());
+    const isOther = !more && this.q !== this.shown;
+    const searching = isOther && setTimeout(() => this.searching(), SEARCHING);
     const limit = more ? PAGE : Math.min(Math.max(Number(history.state?.rows) || 0, PAGE), 1000);
     const query = more ? this.next : new URLSearchParams({ limit, ...(this.q && { q: this.q }) });
     let response;
     try {
-      response = await request(`stores?${query}`, { signal: this.abort.signal });
+      response = await request(`stores?${query}`, { signal: abort.signal });
     } catch {
       return; // another search came
+    } finally {
+      clearTimeout(searching);
     }
+    if (abort !== this.abort) return;
+    this.shown = this.q;
     if (response.status !== 200) return this.refuse(response.data.message);
     if (!more) {
       feed.cursor = cursorOf(response.tag);
@@ -76,7 +84,7 @@ export class List {
       this.body.replaceChildren();
     }
     const before = this.rows.size;
-    for (const store of response.data) this.put(store);
+    for (const store of response.data) this.put(store, response.tag);
     this.next = /\?([^>]*)>; *rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
     const total = response.headers.get("total-count");
     this.total = total === null ? null : Number(total);
@@ -86,11 +94,19 @@ export class List {
     else if (this.q) say(this.count.textContent);
   }
 
+  /** Show that the rows of a search are on their way. */
+  searching() {
+    this.rows.clear();
+    this.body.replaceChildren();
+    this.more.hidden = this.empty.hidden = this.table.hidden = true;
+    this.count.textContent = this.q ? words.list.searching(this.q) : words.loading;
+  }
+
   /** Save what is found as a file. */
   async export(format) {
     say(words.list.exporting);
     const query = new URLSearchParams({ format, ...(this.q && { q: this.q }) });
-    const { status, data } = await send(`export?${query}`, { timeout: 120_000 }).catch(() => ({}));
+    const { status, data } = await send(`export?${query}`, { timeout: 120_000, expects: FILES }).catch(() => ({}));
     if (status === 200) download(`stores.${format}`, data);
     else notify(data?.message ?? words.notices.failed);
   }
@@ -135,8 +151,8 @@ export class List {
     ];
   }
 
-  /** Show a store in its row, a new one at the end. */
-  put(store, tag) {
+  /** Show a store in its row, a new one at the end; `version` is an entity tag that it is at least as new as. */
+  put(store, version, tag) {
     const old = this.rows.get(store.id);
     const mark = (text) => marked(text, this.needles);
     const draft = recall(`draft:${store.id}`) ? h("span", { class: "tag warn" }, words.store.unsaved) : null;
@@ -144,33 +160,34 @@ export class List {
     const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined },
       h("td", { class: "num" }, String(store.id)),
       h("td", { class: "name" },
-        h("a", { href: href({ q: this.q, store: store.id }), dir: "auto" }, mark(store.name) || "—"),
+        h("a", { href: href({ q: this.q, store: store.id }), dir: "auto", translate: "no" }, mark(store.name) || "—"),
         draft, tag ? h("span", { class: "tag ok" }, tag) : null),
-      h("td", { class: "address", dir: "auto", title: address.length > 40 && address }, mark(address)),
+      h("td", { class: "address", dir: "auto", translate: "no", title: address.length > 40 && address }, mark(address)),
     );
     const focused = old?.row.contains(document.activeElement);
     if (old) old.row.replaceWith(row);
     else this.body.append(row);
-    this.rows.set(store.id, { row, store });
+    this.rows.set(store.id, { row, store, version });
     if (focused) this.focus(store.id);
     if (String(store.id) === place().store) this.select(place().store);
   }
 
   /** Take in a change; one of others gets a mark. */
-  apply({ type, store }, tag) {
-    if (this.q === null) return;
+  apply({ type, store, tag: version }, tag) {
+    const known = this.rows.get(store.id);
+    if (this.q === null || (known && !isNewer(version, known.version))) return;
     const created = type === "created";
     if (created && this.total !== null) this.total = Math.max(this.total, store.id);
     const hay = fold(`${store.name} ${store.address ?? ""}`);
     const isFound = this.needles.every((needle) => hay.includes(needle));
-    if (this.rows.has(store.id) || (created && isFound && !this.next)) this.put(store, tag);
-    if (created) this.settle();
+    if (known || (created && isFound && !this.next && this.shown === this.q)) this.put(store, version, tag);
+    if (created && this.shown === this.q) this.settle();
   }
 
   /** Draw a row anew, without its mark: it was seen, or its draft came or went. */
   refresh(id) {
     const known = this.rows.get(Number(id));
-    if (known) this.put(known.store);
+    if (known) this.put(known.store, known.version);
   }
 
   select(id) {

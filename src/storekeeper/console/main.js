@@ -1,6 +1,6 @@
 // The console: puts the views together, follows the address, and hands on what others change.
 
-import { BASE, health } from "./api.js";
+import { BASE, health, part } from "./api.js";
 import { button, debounce, find, h } from "./dom.js";
 import { keep, recall } from "./keep.js";
 import { List } from "./list.js";
@@ -10,6 +10,7 @@ import { own, resume } from "./outbox.js";
 import { Recent, unseen } from "./recent.js";
 import { go, place } from "./route.js";
 import { Store } from "./store.js";
+import { nameTab } from "./tabs.js";
 import { askForToken, signOut, takeFromAddress } from "./token.js";
 import { words } from "./words.js";
 
@@ -50,7 +51,7 @@ async function follow() {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (view !== "list") return show(await other(view));
+  if (view !== "list") return showOther(view);
   show(home);
   home.classList.toggle("open", id !== null);
   find("new").classList.toggle("primary", id === null);
@@ -58,15 +59,16 @@ async function follow() {
   await Promise.all([list.show(q), store.open(id)]);
 }
 
-async function other(view) {
+async function showOther(view) {
   if (!views.has(view)) views.set(view, await made(view));
+  if (place().view !== view) return; // another one was chosen while this one was on its way
+  show(views.get(view).node);
   await views.get(view).show();
-  return views.get(view).node;
 }
 
 async function made(view) {
   if (view === "changes") return new Recent();
-  const { Importing } = await import("./importing.js");
+  const { Importing } = await part("./importing.js");
   return new Importing();
 }
 
@@ -75,6 +77,13 @@ function show(node) {
 }
 
 const reread = debounce(100, () => list.show(list.q, true));
+
+function readAllAgain() {
+  reread();
+  store.readAgain();
+  const changes = views.get("changes");
+  if (changes?.node.isConnected) changes.show();
+}
 
 function take(changes) {
   const isMuch = changes.length > 100; // an import: row by row it would take minutes
@@ -110,10 +119,12 @@ function key(event) {
 health.listeners.add(drawLive);
 takeFromAddress();
 frame();
+await nameTab();
+unseen.pin();
 window.addEventListener("place", follow);
 window.addEventListener("keydown", key);
-window.addEventListener("saved", ({ detail: { created, store: saved, seq } }) => {
-  list.apply({ type: created ? "created" : "replaced", store: saved }, null);
+window.addEventListener("saved", ({ detail: { created, store: saved, seq, tag } }) => {
+  list.apply({ type: created ? "created" : "replaced", store: saved, tag }, null);
   unseen.take([{ seq }]); // the feed may have told of it before its response came
 });
 window.addEventListener("unsaved", ({ detail: target }) => {
@@ -122,4 +133,4 @@ window.addEventListener("unsaved", ({ detail: target }) => {
 await follow();
 unseen.draw();
 resume();
-listen({ onChanges: take, onReset: reread, onState: (now) => ((stream = now), drawLive()) });
+listen({ onChanges: take, onReset: readAllAgain, onState: (now) => ((stream = now), drawLive()) });

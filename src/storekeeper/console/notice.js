@@ -1,7 +1,7 @@
-// The line below the header: what stands in the way, what to do, and what goes on by itself.
+// The line at the bottom, where it moves nothing: what stands in the way, what to do, and what goes on by itself.
 
 import { health } from "./api.js";
-import { button, find, h, icon } from "./dom.js";
+import { button, find, h, icon, released } from "./dom.js";
 import { recall } from "./keep.js";
 import { askForToken } from "./token.js";
 import { words } from "./words.js";
@@ -10,25 +10,30 @@ let message = null;
 let timer;
 
 /** Show a message of the moment; `action` is a button or a link. */
-export function notify(text, action = null) {
+export function notify(text, action = null, duration = 12_000) {
   clearTimeout(timer);
   message = { text, action };
-  timer = setTimeout(() => {
-    message = null;
-    draw();
-  }, 12_000);
+  timer = setTimeout(hush, duration);
+  draw();
+}
+
+/** Take the message of the moment away. */
+export async function hush() {
+  await released();
+  clearTimeout(timer);
+  message = null;
   draw();
 }
 
 function draw() {
   const node = find("notice");
   const token = button(words.token.give, () => askForToken(), { class: "small" });
-  const close = button(icon("close"), () => ((message = null), draw()), {
-    class: "quiet square small", "aria-label": words.close,
-  });
+  const close = button(icon("close"), hush, { class: "quiet square small", "aria-label": words.close });
+  const reload = button(words.proxy.reload, () => location.reload(), { class: "small" });
   const states = {
     offline: ["warn", words.notices.offline],
     away: ["warn", words.notices.away(health.reason)],
+    proxy: ["warn", words.proxy.signIn, reload],
     token: ["warn", recall("token") ? words.notices.refused : words.notices.token, token],
     readonly: ["warn", words.notices.readonly, token],
   };

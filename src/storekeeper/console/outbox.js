@@ -1,7 +1,7 @@
 // Writes that are under way. Each is kept before it is sent, with a key, and repeated with that key until a response
 // says what became of it: after a lost response, a reload or a restart of the service there is never a second store.
 
-import { cursorOf, feed, isAway, lack, Lost, needToken, newKey, pause, request, send, tokenMark } from "./api.js";
+import { cursorOf, feed, isAway, lack, Lost, needToken, newKey, part, pause, request, send, tokenMark } from "./api.js";
 import { forget, keep, kept, recall } from "./keep.js";
 import { equal } from "./rules.js";
 
@@ -118,7 +118,7 @@ function settle(target, { payload, base }, { status, data, tag: now }) {
     own.add(seq);
     forget(`draft:${target}`);
     tell(target, "saved", { store: data, tag: now });
-    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, seq, created: target === "new" } }));
+    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, tag: now, seq, created: target === "new" } }));
     return;
   }
   const refusal = { status, message: data.message, keys: data.validation?.keys ?? [] };
@@ -128,7 +128,7 @@ function settle(target, { payload, base }, { status, data, tag: now }) {
 
 async function decided(target, write) {
   tell(target, "token", write);
-  const { action, store, tag } = await (await import("./doubt.js")).resolveDoubt(write);
+  const { action, store, tag } = await (await part("./doubt.js")).resolveDoubt(write);
   if (action === "again") return true;
   forget(`pending:${target}`);
   if (action === "found") {

@@ -1,9 +1,9 @@
 // Recent changes of the whole list, newest first, down to where one has last looked. What one import changed is one line.
 
-import { cursorOf, epochOf, feed, request, send } from "./api.js";
+import { cursorOf, epochOf, feed, latest, request, send } from "./api.js";
 import { button, find, h } from "./dom.js";
 import { clockTime, day, difference, who } from "./format.js";
-import { keep, recall } from "./keep.js";
+import { keepHere, recall } from "./keep.js";
 import { own } from "./outbox.js";
 import { number, words } from "./words.js";
 
@@ -17,29 +17,35 @@ export const unseen = {
     const [seq, epoch] = (recall("seen") ?? "").split(".");
     const [head, now] = (feed.cursor ?? "").split(".");
     if (!now) return;
-    if (epoch !== now) keep("seen", feed.cursor);
+    if (epoch !== now) keepHere("seen", feed.cursor);
     const count = epoch === now ? Math.max(0, head - seq) : 0;
     find("unseen").textContent = count ? (count > 99 ? "99+" : number(count)) : "";
     find("unseen").title = words.recent.unseen(count);
+  },
+  /** Have this window count from where the browser's latest one was, and by itself from then on. */
+  pin() {
+    const seen = recall("seen");
+    if (seen) keepHere("seen", seen);
   },
   /** One's own import, `count` changes up to a version of the list, is seen if all before it was. */
   imported(version, count) {
     const [seq, epoch] = version.split(".");
     const [seen, of] = (recall("seen") ?? "").split(".");
-    if (of !== epoch || Number(seen) === seq - count) keep("seen", version);
+    if (of !== epoch || Number(seen) === seq - count) keepHere("seen", version);
     unseen.draw();
   },
   /** Take changes in: one's own are seen. */
   take(changes) {
     const [seq, epoch] = (recall("seen") ?? "").split(".");
     const next = changes.find((change) => change.seq === Number(seq) + 1);
-    if (next && own.has(next.seq)) keep("seen", `${changes.findLast((change) => own.has(change.seq)).seq}.${epoch}`);
+    if (next && own.has(next.seq)) keepHere("seen", `${changes.findLast((change) => own.has(change.seq)).seq}.${epoch}`);
     unseen.draw();
   },
 };
 
 export class Recent {
   constructor() {
+    this.begin = latest();
     this.items = h("ol", { class: "recent" });
     this.lead = h("p", { class: "lead", role: "status" });
     this.more = button(words.recent.more, () => this.load(), { class: "wide", hidden: true });
@@ -54,31 +60,35 @@ export class Recent {
   }
 
   async load() {
+    const isLatest = this.begin();
     const { status, data } = await request(`changes?order=desc&limit=${PAGE}${this.from ? `&after=${this.from}` : ""}`);
-    if (status !== 200) return;
+    if (status !== 200 || !isLatest()) return;
     const epoch = epochOf(data.next);
+    feed.cursor ??= `${data.head}.${epoch}`; // the list may not have been read yet
     if (!this.from) {
       this.known = this.seen?.endsWith(epoch) ? Number.parseInt(this.seen, 10) : data.head;
       this.look(`${data.head}.${epoch}`);
     }
+    const newest = data.changes[0]?.seq ?? 0;
+    if (!this.from) this.changes = this.changes.filter(({ seq }) => seq > newest); // told while the page was on its way
     this.changes.push(...data.changes);
     this.from = data.changes.at(-1)?.seq;
     this.more.hidden = data.changes.length < PAGE || this.from === 1;
     const last = this.groups().at(-1);
-    if (!this.more.hidden && last?.length >= MANY) await this.measure(last);
-    this.draw();
+    if (!this.more.hidden && last?.length >= MANY) await this.measure(last, isLatest);
+    if (isLatest()) this.draw();
   }
 
   look(cursor) {
-    keep("seen", cursor);
+    keepHere("seen", cursor);
     unseen.draw();
   }
 
   /** Find out how large a group is that goes beyond the page, from the version of the moment before it. */
-  async measure(group) {
+  async measure(group, isLatest) {
     const before = new Date(Date.parse(group[0].at) - 1).toISOString();
     const { status, tag } = await send(`stores?limit=1&at=${before}`, { method: "HEAD" }).catch(() => ({}));
-    if (status !== 200) return;
+    if (status !== 200 || !isLatest()) return;
     const first = Number.parseInt(cursorOf(tag), 10) + 1;
     this.sizes.set(group[0].at, group[0].seq - first + 1);
     this.from = first;
@@ -88,7 +98,8 @@ export class Recent {
   /** Take in changes as they happen. */
   take(changes) {
     if (!this.node.isConnected) return;
-    this.changes.unshift(...changes.toReversed());
+    const known = this.changes[0]?.seq ?? 0;
+    this.changes.unshift(...changes.filter(({ seq }) => seq > known).toReversed());
     this.look(feed.cursor);
     this.draw();
   }
@@ -129,7 +140,7 @@ export class Recent {
       clockTime(change.at),
       h("div", {},
         h("p", {}, h("b", {}, who(change)), ` ${change.previous ? words.recent.changed : words.recent.created} `,
-          h("a", { href: `?store=${id}`, dir: "auto" }, name), " ", h("span", { class: "id" }, words.store.number(id))),
+          h("a", { href: `?store=${id}`, dir: "auto", translate: "no" }, name), " ", h("span", { class: "id" }, words.store.number(id))),
         change.previous ? difference(change.previous, change.store) : null),
     );
   }
@@ -143,7 +154,7 @@ export class Recent {
       h("details", {},
         h("summary", {}, h("b", {}, who(group[0])), ` ${counts}`),
         h("ul", {}, group.slice(0, LISTED).map(({ store }) =>
-          h("li", {}, h("a", { href: `?store=${store.id}`, dir: "auto" }, store.name), " ",
+          h("li", {}, h("a", { href: `?store=${store.id}`, dir: "auto", translate: "no" }, store.name), " ",
             h("span", { class: "id" }, words.store.number(store.id)))),
           size > LISTED ? h("li", { class: "label" }, words.recent.others(size - LISTED)) : null)),
     );

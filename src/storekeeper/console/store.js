@@ -1,11 +1,12 @@
 // One store: its fields, edited in place; and the form of a new one, which is the same.
 
-import { request } from "./api.js";
+import { isNewer, latest, part, request } from "./api.js";
 import { button, h, icon, say } from "./dom.js";
 import { Fields } from "./fields.js";
 import { time, who } from "./format.js";
 import { History } from "./history.js";
 import { forget, keep, recall } from "./keep.js";
+import { notify } from "./notice.js";
 import { drop, pending, watch, write } from "./outbox.js";
 import { go } from "./route.js";
 import { equal, payload } from "./rules.js";
@@ -19,6 +20,7 @@ export class Store {
   constructor(list) {
     this.list = list;
     this.id = null;
+    this.begin = latest();
     this.title = h("h1", { tabindex: "-1" });
     this.label = h("span", { class: "id" });
     this.mark = h("span", { class: "tag warn", hidden: true }, words.store.unsaved);
@@ -39,7 +41,7 @@ export class Store {
         h("a", { class: "button quiet square back", href: "./", "aria-label": words.store.back }, icon("back")),
         this.title, this.label, this.mark,
         button(icon("close"), () => this.leave(), { class: "quiet square close", "aria-label": words.close })),
-      this.note, this.form, this.history.node,
+      this.form, this.note, this.history.node,
     );
     this.back = this.node.querySelector(".back");
     this.back.addEventListener("click", (event) => (event.preventDefault(), this.leave()));
@@ -53,9 +55,9 @@ export class Store {
 
   key(event) {
     const inAddress = event.target === this.fields.inputs.address;
-    if (event.key === "Escape" && !event.isComposing) this.leave();
+    if (event.key === "Escape") this.leave();
     else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(true);
-    else if (event.key === "Enter" && inAddress && !event.shiftKey && !event.isComposing) this.save(false);
+    else if (event.key === "Enter" && inAddress && !event.shiftKey) this.save(false);
     else return;
     event.preventDefault();
   }
@@ -64,7 +66,7 @@ export class Store {
   async open(id, focus = true) {
     if (id === this.id) return;
     this.unwatch?.();
-    this.reading?.abort();
+    this.isOpen = this.begin();
     const left = this.id;
     [this.id, this.base, this.tag, this.after] = [id, null, null, false];
     this.list.refresh(left);
@@ -85,6 +87,7 @@ export class Store {
     this.status.textContent = "";
     this.form.hidden = this.mark.hidden = true;
     this.title.textContent = this.isNew ? words.store.create : words.loading;
+    this.title.translate = true;
     this.label.textContent = this.isNew ? "" : words.store.number(this.id);
     this.node.setAttribute("aria-label", this.isNew ? words.store.create : words.store.number(this.id));
     this.saves.textContent = this.isNew ? words.store.createIt : words.store.save;
@@ -94,16 +97,21 @@ export class Store {
 
   /** Read the store; return whether it is there and still wanted. */
   async read(id) {
-    this.reading = new AbortController();
-    try {
-      const { status, data, tag } = await request(`stores/${encodeURIComponent(id)}`, { signal: this.reading.signal });
-      if (status === 200) return this.show(data, tag) ?? true;
-      this.title.textContent = words.store.missing(id);
-      this.tell("warn", words.store.missingWhy);
-    } catch {
-      // Another store was opened.
-    }
+    const { isOpen } = this;
+    const { status, data, tag } = await request(`stores/${encodeURIComponent(id)}`);
+    if (!isOpen()) return false; // another store was opened
+    if (status === 200) return this.show(data, tag) ?? true;
+    this.title.textContent = status === 404 ? words.store.missing(id) : words.store.number(id);
+    this.tell("warn", status === 404 ? words.store.missingWhy : data.message);
     return false;
+  }
+
+  /** Read the store again after changes of which the feed has not told. */
+  async readAgain() {
+    const { id, isOpen } = this;
+    if (id === null || this.isNew || this.form.hidden) return;
+    const { status, data, tag } = await request(`stores/${encodeURIComponent(id)}`);
+    if (status === 200 && isOpen()) this.changed({ store: data, tag });
   }
 
   /** Fill the form: with the store, or with what was typed and not saved. */
@@ -144,6 +152,7 @@ export class Store {
   /** Bring title, hints and buttons in line with the fields. */
   update(showMissing = false) {
     this.title.textContent = this.isNew ? words.store.create : this.base.name;
+    this.title.translate = this.isNew;
     document.title = `${this.title.textContent} · ${words.title}`;
     this.fields.draw(showMissing);
     const dirty = this.isDirty;
@@ -206,7 +215,9 @@ export class Store {
     if (details) this.history.show(this.id);
     if (!this.after) return;
     this.after = false;
+    const { isOpen } = this;
     const next = await this.list.after(this.id);
+    if (!isOpen()) return;
     if (next) go({ store: next }, { replace: true });
     else this.status.append(` ${words.store.last}`);
   }
@@ -220,15 +231,17 @@ export class Store {
   }
 
   async resolve({ payload: sent, base }) {
-    const { id } = this;
+    const { id, isOpen } = this;
     const { status, data: theirs, tag } = await request(`stores/${id}`);
-    if (status !== 200 || this.id !== id) return;
+    if (status !== 200 || !isOpen()) return;
     const mine = { ...NEW, ...sent };
     const { data } = await request(`changes?store=${id}&order=desc&limit=1`);
-    const { resolveConflict } = await import("./conflict.js");
+    const { resolveConflict } = await part("./conflict.js");
+    if (!isOpen()) return;
     const merged = equal(theirs, base)
       ? mine : await resolveConflict({ id, base, theirs, mine, change: data.changes?.[0] });
-    if (!merged || this.id !== id) return this.fields.inputs.name.focus();
+    if (!isOpen()) return;
+    if (!merged) return this.fields.inputs.name.focus();
     [this.base, this.tag] = [theirs, tag];
     this.fill(merged);
     this.typed();
@@ -238,7 +251,8 @@ export class Store {
 
   /** Take in a change of this store that somebody else made; what is typed is never touched. */
   changed(change) {
-    if (this.isNew || pending(this.id) || equal(change.store, this.base)) return;
+    if (this.isNew || this.form.hidden || pending(this.id) || !isNewer(change.tag, this.tag)) return;
+    if (equal(change.store, this.base)) return;
     if (this.isDirty) return this.tell("warn", words.store.changed(who(change)), change.at);
     [this.base, this.tag] = [change.store, change.tag];
     this.fill(this.base);

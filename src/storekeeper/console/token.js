@@ -1,7 +1,7 @@
 // The one dialog that asks for a token, links that bring one, and signing out.
 
 import { ask, button, dismiss, find, h } from "./dom.js";
-import { forget, isShared, keep, kept, recall, share, TOKEN, whenKeptElsewhere } from "./keep.js";
+import { forget, forgetAll, isShared, keep, recall, share, TOKEN, whenKeptElsewhere } from "./keep.js";
 import { health, isAway, Lost, pause, send, tokensComeFrom } from "./api.js";
 import { notify } from "./notice.js";
 import { words } from "./words.js";
@@ -93,7 +93,7 @@ export async function askForToken(state = health.state) {
 
 export function signOut() {
   forget("token");
-  if (isShared()) for (const name of kept("")) forget(name);
+  if (isShared()) forgetAll();
   location.replace(location.pathname);
 }
 

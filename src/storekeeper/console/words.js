@@ -42,6 +42,7 @@ export const words = {
     more: (count) => `Show ${count} more`,
     count: stores,
     found: (count, isMore) => (isMore ? `More than ${count} stores found` : `${stores(count)} found`),
+    searching: (q) => `Searching for “${q}”…`,
     nothing: (q) => `No store found for “${q}”`,
     nothingWhy: "Each word must occur in the name or the address. Try fewer letters.",
     clear: "Show all stores", empty: "No stores yet",
@@ -126,6 +127,15 @@ export const words = {
     readonly: "Your token may only read.", failed: "That did not work. Try again.",
     unsaved: (target) => (target === "new" ? "The new store was not created." : `Store ${target} was not saved.`),
     open: "Show",
+  },
+
+  proxy: {
+    signIn: "The proxy asks you to sign in: reload the page. What you typed is kept.", reload: "Reload",
+    away: (status) => `a proxy responds in its place, with status ${status}`,
+    refused: (status) =>
+      status === 413
+        ? "A proxy on the way to the list lets nothing through that is this large."
+        : `A proxy on the way to the list refuses this, with status ${status}.`,
   },
 
   recent: {
