@@ -12,14 +12,19 @@ from typing import Any
 
 import pytest
 
+from storekeeper.api import exposition, token_table
 from storekeeper.api.metrics import BOUNDS, CELLS, FAMILIES, OTHER, STATUSES, Metrics, Slots
 from storekeeper.api.routes import exports, scrapes
 from storekeeper.api.routing import ROUTES
 from storekeeper.concurrency import threads
+from storekeeper.domain import errors
 from storekeeper.domain.errors import Outcome, Unavailable
+from storekeeper.domain.tokens import Token
 from storekeeper.http import limits
 from storekeeper.http.runtime import Served
+from storekeeper.storage import write_state
 from storekeeper.storage.collection import State
+from storekeeper.storage.sqlite.writer import SqliteWriter
 from tests.harness.asgi import asked
 from tests.harness.client import locked
 from tests.harness.databases import Database
@@ -34,6 +39,7 @@ from tests.harness.in_process import (
 )
 from tests.harness.machine import need
 from tests.harness.metrics import Series, parse, responses, series
+from tests.harness.process import TIMEOUT
 from tests.harness.wire import PHRASES, assert_error, create, request
 
 PROMTOOL = "promtool"
@@ -186,6 +192,74 @@ def test_a_duration_is_in_the_bucket_that_ends_with_it() -> None:
 
 
 # Writes.
+
+
+async def test_refused_writes_are_shown_until_a_write_would_work_though_no_client_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+
+    async def refuse(*_: object) -> None:
+        if refused:
+            raise Unavailable(refused[-1])
+
+    monkeypatch.setattr(write_state, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(SqliteWriter, "commit", refuse)
+    monkeypatch.setattr(SqliteWriter, "probe", refuse)
+    async with inside(tmp_path) as service:
+        assert refusals(await shown(service)) == set()
+        for reason, shown_as in (
+            (errors.DISK_FULL, errors.DISK_FULL),
+            ("The database failed: disk I/O error", errors.FAILED),
+            ("As nobody ever said", OTHER),
+        ):
+            refused.append(reason)
+            await respond(service, create("Refused"))
+            assert refusals(await shown(service)) == {shown_as}
+        refused.clear()
+        async with asyncio.timeout(TIMEOUT):
+            while refusals(await shown(service)):
+                pass
+
+
+def test_the_next_expiry_is_the_first_that_is_not_over() -> None:
+    def token(expires: int | None) -> Token:
+        return Token(1, "a", "read", "", 0, expires)
+
+    assert scrapes.next_expiry([], 1.0) is None
+    assert scrapes.next_expiry([token(None), token(1000)], 1.0) is None
+    assert scrapes.next_expiry([token(3000), token(500), token(2000), token(None)], 1.0) == 2.0
+
+
+async def test_tokens_that_cannot_be_read_refuse_writes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with inside(tmp_path, auth="writes") as service:
+        assert refusals(await shown(service)) == set()
+        monkeypatch.setattr(token_table, "MAX_AGE", -1.0)
+        assert refusals(await shown(service)) == {token_table.UNREAD}
+
+
+def refusals(found: Mapping[Series, float]) -> set[str]:
+    """Return the reasons for which writes are refused."""
+    values = {
+        reason: found[series("writes_refused", reason=reason)]
+        for reason in FAMILIES["writes_refused"].labels["reason"]
+    }
+    assert set(values.values()) <= {0, 1}
+    return {reason for reason, value in values.items() if value}
+
+
+def test_writes_that_two_workers_refuse_are_shown_as_refused_not_as_two() -> None:
+    slots = Slots(2)
+    for number in range(2):
+        metrics = Metrics(slots, number)
+        metrics.watch_refusal(lambda: errors.DISK_FULL)
+        metrics.publish()
+    assert refusals(parse(exposition.encode(slots, {}).decode())) == {errors.DISK_FULL}
+    slots.release(0, lost=True)
+    slots.release(1, lost=True)
+    assert refusals(parse(exposition.encode(slots, {}).decode())) == set()
 
 
 async def test_writes_are_counted_by_what_they_led_to(tmp_path: Path) -> None:

@@ -37,10 +37,22 @@ tests:
       - {series: 'up{job="storekeeper", instance="good"}', values: '1x30'}
       - {series: 'storekeeper_ready{instance="bad"}', values: '0x30'}
       - {series: 'storekeeper_ready{instance="good"}', values: '1x30'}
-      - {series: 'storekeeper_http_requests_total{instance="bad", route="/test", status="200"}', values: '0+97x30'}
-      - {series: 'storekeeper_http_requests_total{instance="bad", route="/test", status="503"}', values: '0+3x30'}
-      - {series: 'storekeeper_http_requests_total{instance="good", route="/test", status="200"}', values: '0+97x30'}
-      - {series: 'storekeeper_http_requests_total{instance="good", route="/health/", status="503"}', values: '0+9x30'}
+      - {series: 'REQUESTS{instance="bad", route="/test", method="GET", status="200"}', values: '0+97x30'}
+      - {series: 'REQUESTS{instance="bad", route="/test", method="GET", status="503"}', values: '0+3x30'}
+      - {series: 'REQUESTS{instance="good", route="/test", method="GET", status="200"}', values: '0+97x30'}
+      - {series: 'REQUESTS{instance="good", route="/health/", method="GET", status="503"}', values: '0+9x30'}
+      - {series: 'storekeeper_writes_refused{instance="bad", reason="The disk is full"}', values: '0 1x29'}
+      - {series: 'storekeeper_writes_refused{instance="bad", reason="The database is locked"}', values: '0x30'}
+      - {series: 'storekeeper_writes_refused{instance="good", reason="The disk is full"}', values: '0x18 1x1 0x10'}
+      - {series: 'REQUESTS{instance="refuses", route="/api/stores", method="POST", status="503"}', values: '0+1x30'}
+      - {series: 'REQUESTS{instance="refuses", route="/api/stores", method="GET", status="200"}', values: '0+900x30'}
+      - {series: 'REQUESTS{instance="good", route="/api/stores", method="PUT", status="200"}', values: '0+97x30'}
+      - {series: 'REQUESTS{instance="good", route="/api/stores", method="PUT", status="412"}', values: '0+97x30'}
+      - {series: 'REQUESTS{instance="good", route="/api/stores", method="other", status="501"}', values: '0+97x30'}
+      - {series: 'storekeeper_clock_jumps_total{instance="bad"}', values: '0 1x29'}
+      - {series: 'storekeeper_clock_jumps_total{instance="good"}', values: '3x30'}
+      - {series: 'storekeeper_next_token_expiry_timestamp_seconds{instance="bad"}', values: '600000x30'}
+      - {series: 'storekeeper_next_token_expiry_timestamp_seconds{instance="good"}', values: '700000x30'}
       - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="0.25"}', values: '0+9x30'}
       - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="1.0"}', values: '0+10x30'}
       - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="+Inf"}', values: '0+10x30'}
@@ -64,11 +76,15 @@ tests:
           - {labels: '{alertname="StorekeeperNotReady", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperNotReady", instance="gone"}', value: 1}
           - {labels: '{alertname="StorekeeperUnavailable", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperWritesRefused", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperWritesFail", instance="refuses"}', value: 1}
           - {labels: '{alertname="StorekeeperSlowCommits", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperDiskNearlyFull", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperNoBackup", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperWrongClock", instance="bad"}', value: 1}
           - {labels: '{alertname="StorekeeperWrongClock", instance="now ahead"}', value: 1}
+          - {labels: '{alertname="StorekeeperClockJumped", instance="bad"}', value: 1}
+          - {labels: '{alertname="StorekeeperTokenExpires", instance="bad"}', value: 1}
 """
 
 
@@ -106,8 +122,24 @@ def test_promtool_takes_what_the_page_puts_into_its_settings(tmp_path: Path) -> 
 
 def test_each_alert_fires_where_something_is_wrong_and_nowhere_else(tmp_path: Path) -> None:
     file = tmp_path / "test.yml"
-    file.write_text(TRIED.replace("RULES", str(ALERTS)))
+    file.write_text(
+        TRIED.replace("REQUESTS", "storekeeper_http_requests_total").replace("RULES", str(ALERTS))
+    )
     promtool("test", "rules", file)
+
+
+@pytest.mark.thorough
+def test_each_alert_is_missed_if_its_rule_is_missing(tmp_path: Path) -> None:
+    head, *rules = re.split(r"(?=^      - alert: )", ALERTS.read_text(), flags=re.MULTILINE)
+    assert len(rules) == len(NAMES)
+    tests, fewer = tmp_path / "test.yml", tmp_path / "fewer.yml"
+    tests.write_text(
+        TRIED.replace("REQUESTS", "storekeeper_http_requests_total").replace("RULES", str(fewer))
+    )
+    for rule in rules:
+        fewer.write_text(head + "".join(each for each in rules if each != rule))
+        with pytest.raises(AssertionError, match=NAMES[rules.index(rule)]):
+            promtool("test", "rules", tests)
 
 
 def test_every_expression_of_the_dashboard_is_valid(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from storekeeper.api.metrics import OTHER, REFUSALS
 from storekeeper.api.token_table import UNREAD
 from storekeeper.domain import errors
 from storekeeper.http.response import phrase
@@ -168,6 +169,7 @@ def test_there_is_a_page_with_every_reason_that_health_can_give() -> None:
         reasons |= set(re.findall(r'Unavailable\("([^"]+)"', inspect.getsource(module)))
     assert len(reasons) > 15
     assert {reason for reason in reasons if f"`{reason}`" not in page} == set()
+    assert {reason.partition(":")[0] for reason in reasons} == {*REFUSALS} - {OTHER}
 
 
 def test_the_nightly_backup_fails_if_there_is_no_database(machine: Machine) -> None:

@@ -10,7 +10,7 @@ from storekeeper.domain.commands import Create
 from storekeeper.domain.stores import Payload
 from storekeeper.log.events import Event
 from storekeeper.storage import backups, clock
-from storekeeper.storage.clock import MAX_ERROR, ClockWatch
+from storekeeper.storage.clock import MAX_ERROR, MAX_JUMP, ClockWatch
 from tests.harness.collection import create
 from tests.harness.databases import Database, handle
 
@@ -43,6 +43,52 @@ WRONG = {
     "both wrong": (Times(DAY_AND_A_BIT, 5, 3 * MAX_ERROR), BEHIND),
     "at the end of time": (Times(2**62, 5, 0), AHEAD),
 }
+
+
+SEEN = {
+    "nothing happens": (Times(5, 5, 0), []),
+    "less than a minute": (Times(MAX_JUMP - 1000, 0, 0), []),
+    "the machine slept": (Times(DAY_AND_A_BIT, DAY_AND_A_BIT, 0), []),
+    "set ahead": (Times(MAX_JUMP + 5000, 0, 0), [65]),
+    "set back": (Times(-MAX_JUMP - 5000, 0, 0), [-65]),
+    "set back while the machine slept": (Times(0, 2 * MAX_JUMP, 0), [-120]),
+}
+
+
+@pytest.mark.parametrize("case", SEEN)
+def test_a_clock_that_is_set_is_counted_and_logged_once_each_time(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, expected = SEEN[case]
+    start, boot, logged = clock.now(), 0, []
+
+    def emit(event: Event, seconds: int) -> None:
+        assert event is Event.CLOCK_JUMPED
+        logged.append(seconds)
+
+    monkeypatch.setattr(clock, "emit", emit)
+    monkeypatch.setattr(clock, "now", lambda: start)
+    watch = ClockWatch(lambda: boot)
+    watch.look()
+    monkeypatch.setattr(clock, "now", lambda: start + times.clock)
+    boot = times.since_boot
+    for _ in range(3):
+        watch.look()
+    assert logged == expected
+    assert watch.jumps == len(expected)
+
+
+def test_a_process_that_stands_still_between_its_looks_at_two_clocks_sees_no_jump(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clock, "emit", pytest.fail)
+    monkeypatch.setattr(clock, "now", lambda: 100 * MAX_JUMP)
+    since_boot = iter([0, 0, 5 * MAX_JUMP, 5 * MAX_JUMP, 5 * MAX_JUMP])
+    watch = ClockWatch(lambda: next(since_boot))
+    monkeypatch.setattr(clock, "now", lambda: 105 * MAX_JUMP)
+    watch.look()  # it began before the standstill, and saw the clock after it
+    watch.look()
+    assert watch.jumps == 0
 
 
 @pytest.fixture

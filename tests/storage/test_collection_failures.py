@@ -35,7 +35,7 @@ from tests.harness.process import environment, launch
 from tests.harness.stores import shown
 from tests.harness.system_calls import injecting
 
-ASK_NOTHING = {"observe_writes", "queued_writes", "refused_lists"}
+ASK_NOTHING = {"observe_writes", "writes_refused", "queued_writes", "refused_lists"}
 METHODS = sorted(
     name
     for name, value in vars(Collection).items()

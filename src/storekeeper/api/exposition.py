@@ -61,6 +61,8 @@ def _add_samples(metric: Metric, name: str, totals: list[float]) -> None:
             dict(zip(FAMILIES[name].labels, values, strict=True)),
             totals[CELLS[name, *values]],
         )
+        if FAMILIES[name].is_flag:
+            value = min(value, 1.0)
         if metric.type != "histogram":
             if value or name != "http_requests":  # most of them never occur
                 metric.add_sample(metric.name + suffix, labels, value)

@@ -16,6 +16,8 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 from storekeeper.api.routing import METHODS, ROUTES
+from storekeeper.api.token_table import UNREAD
+from storekeeper.domain import errors
 from storekeeper.domain.errors import KeyReused, Outcome, PreconditionFailed, Unavailable
 from storekeeper.domain.stores import Replay, Store
 from storekeeper.http.limits import Limits
@@ -41,6 +43,30 @@ _RESULTS: Mapping[object, str] = {
     Outcome.NONE: "unavailable",
     Outcome.UNKNOWN: "unknown",
 }
+REFUSALS = (
+    errors.DISK_FULL,
+    errors.DISK_STALLED,
+    errors.LOCKED,
+    errors.FAILED,
+    errors.NO_RESPONSE,
+    errors.NO_STANDBY,
+    errors.CLOSED,
+    UNREAD,
+    "The database cannot be written",
+    "The database cannot be opened",
+    "The database is damaged",
+    "The database cannot be reached",
+    "The database is read-only",
+    "The database is busy",
+    "The database is out of space, memory or connections",
+    "The database did not write everything",
+    "The database rolled the write back",
+    "The table collection does not have its one row",
+    "There is not enough memory",
+    OTHER,
+)
+"""Every reason why writes are refused, as `/health/ready` gives it, up to its colon."""
+
 _PATHS = {route.name: route.path for route in ROUTES}
 _ROUTES = (*_PATHS.values(), OTHER)
 _METHODS = (*METHODS, "OPTIONS", OTHER)
@@ -55,6 +81,8 @@ class Family(NamedTuple):
     help: str
     labels: Mapping[str, Sequence[str]] = {}
     asked: bool = False
+    is_flag: bool = False
+    """It is 1 if it is so in any process."""
 
 
 _RESPONSES = {"route": _ROUTES, "method": _METHODS, "status": (*map(str, STATUSES), OTHER)}
@@ -86,10 +114,17 @@ FAMILIES = {
     "wrong_clock_commits": Family(
         "counter", "Transactions whose changes are dated by a clock that was wrong by over a day."
     ),
+    "clock_jumps": Family("counter", "How often the clock was set by over a minute."),
     "worker_restarts": Family("counter", "Workers that were lost and replaced."),
     "connections": Family("gauge", "Open connections."),
     "listeners": Family("gauge", "Clients that listen to changes."),
     "write_queue": Family("gauge", "Writes that wait."),
+    "writes_refused": Family(
+        "gauge",
+        "Whether writes are refused: 1 for the reason, 0 for all others.",
+        {"reason": REFUSALS},
+        is_flag=True,
+    ),
     "pid": Family("gauge", "Not shown."),
     "ready": Family("gauge", "Whether /health/ready responds with 200.", asked=True),
     "stores": Family("gauge", "Stores in the list.", asked=True),
@@ -109,6 +144,9 @@ FAMILIES = {
     "last_backup_timestamp_seconds": Family(
         "gauge", "When the latest backup was made.", asked=True
     ),
+    "next_token_expiry_timestamp_seconds": Family(
+        "gauge", "When the next token expires; absent while none will.", asked=True
+    ),
 }
 _KEYS = [
     (name, *labels)
@@ -119,7 +157,9 @@ CELLS = {key: place for place, key in enumerate(_KEYS)}
 """The place in a slot of each series, by its name and its labels; the parts of a histogram
 follow one another."""
 
+_REFUSALS = {reason: CELLS["writes_refused", reason] for reason in REFUSALS}
 _GAUGES = [CELLS[name,] for name in ("pid", "connections", "listeners", "write_queue")]
+_GAUGES += _REFUSALS.values()
 
 
 class Slots:
@@ -170,6 +210,7 @@ class Metrics:
         self.slots = slots
         self._cells = slots.of(number)
         self._watched: list[tuple[int, float, Callable[[], int]]] = []
+        self._refusal: Callable[[], str] = str
         self.watch(os.getpid, "pid")
 
     def observe(self, served: Served) -> None:
@@ -203,13 +244,23 @@ class Metrics:
         self.watch(lambda: collection.queued_writes()[0], "write_queue")
         self.watch(lambda: collection.queued_writes()[1], "refused", "writes")
         self.watch(lambda: clock.WATCH.wrong_commits, "wrong_clock_commits")
+        self.watch(lambda: clock.WATCH.jumps, "clock_jumps")
         self.watch(collection.refused_lists, "refused", "lists")
         self.watch(lambda: len(limits.connections.open), "connections")
         self.watch(lambda: limits.connections.refused, "refused", "connections")
         self.watch(lambda: limits.receive_budget.refused, "refused", "requests")
         self.watch(lambda: limits.send_budget.refused, "refused", "readers")
 
+    def watch_refusal(self, read: Callable[[], str]) -> None:
+        """Show why writes are refused: `read` returns the reason, "" if they are not."""
+        self._refusal = read
+
     def publish(self) -> None:
         """Write what is watched into the slot, for all workers."""
         for cell, base, read in self._watched:
             self._cells[cell] = base + read()
+        refusal = self._refusal().partition(":")[0]
+        if refusal and refusal not in _REFUSALS:
+            refusal = OTHER
+        for reason, cell in _REFUSALS.items():
+            self._cells[cell] = float(reason == refusal)

@@ -45,6 +45,7 @@ class Event(Enum):
     WRITES_REFUSED = "error", "writes are refused"
     WRITES_ACCEPTED = "info", "writes work again"
     CLOCK_WRONG = "warning", "the clock is or was wrong by over a day"
+    CLOCK_JUMPED = "warning", "the clock was set by over a minute"
     WORKER_LOST = "warning", "worker lost, starting another"
     WORKER_CANNOT_START = "critical", "worker cannot start"
     READER_ENDED = "error", "the process that reads files ended early"

@@ -23,6 +23,7 @@ from storekeeper.http.runtime import Observer, Runtime, Served
 from storekeeper.log.events import Event, emit, flush, use_format, write_line
 from storekeeper.process.supervisor import CANNOT_START
 from storekeeper.settings import Settings, from_environment
+from storekeeper.storage import clock
 from storekeeper.storage.collection import Collection
 from storekeeper.storage.databases import database, ensure, refuse_gone
 from storekeeper.storage.tokens import refuse_tokens
@@ -115,6 +116,7 @@ class Service:
         metrics = Metrics(self.slots, self.number) if settings.metrics else None
         if metrics:
             metrics.watch_limits(limits, collection)
+            metrics.watch_refusal(partial(_why_writes_are_refused, collection, tokens))
         application = make_application(
             collection,
             settings,
@@ -132,6 +134,7 @@ class Service:
     async def _sweep(self, metrics: Metrics | None) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            clock.WATCH.look()
             if metrics:
                 metrics.publish()
             await asyncio.sleep(_SWEEP_INTERVAL)
@@ -143,6 +146,12 @@ def _check_mode(settings: Settings) -> None:
     tokens."""
     if settings.auth is None:
         refuse_tokens(settings.database)
+
+
+def _why_writes_are_refused(collection: Collection, tokens: TokenTable | None) -> str:
+    if tokens and tokens.unknown:
+        return tokens.unknown
+    return collection.writes_refused()
 
 
 def _observer(settings: Settings, metrics: Metrics | None, tokens: TokenTable | None) -> Observer:

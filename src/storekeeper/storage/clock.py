@@ -9,6 +9,13 @@ from storekeeper.log.events import Event, emit
 MAX_ERROR = 24 * 60 * 60 * 1000
 """Milliseconds by which the clock may be wrong before that is logged and counted."""
 
+MAX_JUMP = 60 * 1000
+"""Milliseconds by which the clock may be set between two looks before that is logged and
+counted."""
+
+_MAX_LOOK = 1000
+"""Milliseconds that a look may take; one that takes longer says nothing."""
+
 # It continues while the machine sleeps. On macOS, CLOCK_MONOTONIC does so too.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -41,11 +48,26 @@ class ClockWatch:
 
     def __init__(self, since_boot: Callable[[], int] = _since_boot) -> None:
         self.wrong_commits = 0
+        self.jumps = 0
+        """How often the clock was set by more than MAX_JUMP."""
         self._since_boot = since_boot
         self._boot = now() - since_boot()
         """When the machine was started, by the clock as it was when this process was."""
         self._reason = ""
         """Why the clock was wrong at the latest commit, "" if it was not."""
+        self._seen_boot = self._boot
+
+    def look(self) -> None:
+        """Take note of a clock that was set since the last look."""
+        before = self._since_boot()
+        boot = now() - before
+        if self._since_boot() - before > _MAX_LOOK:
+            return  # the process stood still between the two clocks
+        jump = boot - self._seen_boot
+        self._seen_boot = boot
+        if abs(jump) > MAX_JUMP:
+            self.jumps += 1
+            emit(Event.CLOCK_JUMPED, seconds=round(jump / 1000))
 
     def committed(self, clock: int, latest: int) -> None:
         """Take note of changes that were committed when it was `clock`, after one of `latest`."""

@@ -302,6 +302,9 @@ class Collection(Protocol):
         most once in 5 s.
         """
 
+    def writes_refused(self) -> str:
+        """Return why writes are refused, "" if they are not, as far as this process knows."""
+
     def observe_writes(self, observer: WriteObserver) -> None:
         """Have `observer` called from now on."""
 

@@ -128,6 +128,9 @@ class QueuedWrites:
     async def refusal_of_writes(self, *, probe: bool) -> str:
         return await self._queue.state.refusal(probe=probe)
 
+    def writes_refused(self) -> str:
+        return self._queue.state.reason
+
     def observe_writes(self, observer: WriteObserver) -> None:
         self._queue.observe = observer
 

@@ -16,6 +16,9 @@ PROBE_INTERVAL = 5.0
 PROBE_TIMEOUT = 5.0
 """Seconds after which an unfinished probe means that writes are refused."""
 
+RETRY_INTERVAL = 5.0
+"""Seconds between two probes while writes are refused, whether or not anybody asks."""
+
 CHECK_TIMEOUT = 0.2
 """Seconds that a request for readiness waits for a probe, which goes on without it."""
 
@@ -36,11 +39,14 @@ class WriteState:
         self._since = self._probe_began = 0.0
         self._probed = -PROBE_INTERVAL
         self._probing: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def refused(self, reason: str) -> None:
         """Record that a write was refused."""
         if not self.reason:
             self._since = self._loop.time()
+            self._probe_later()
         self.reason = reason
         emit(Event.WRITES_REFUSED, reason=reason, seconds=round(self._loop.time() - self._since, 1))
 
@@ -53,22 +59,40 @@ class WriteState:
     async def refusal(self, *, probe: bool) -> str:
         """Return why writes are refused, "" if they are not; probe after a refusal, or if
         `probe`."""
-        now = self._loop.time()
-        if (
-            (self.reason or probe)
-            and self._probing is None
-            and now - self._probed >= PROBE_INTERVAL
-        ):
-            self._probe_began = now
-            self._probing = asyncio.create_task(self._run_probe())
+        if (self.reason or probe) and self._loop.time() - self._probed >= PROBE_INTERVAL:
+            self._begin_probe()
         if self._probing is not None:
             await asyncio.wait([self._probing], timeout=CHECK_TIMEOUT)
+        self._note_stall()
+        return self.reason
+
+    def _begin_probe(self) -> None:
+        if self._probing is None:
+            self._probe_began = self._loop.time()
+            self._probing = asyncio.create_task(self._run_probe())
+
+    def _note_stall(self) -> None:
+        """Count writes as refused if a probe does not come back."""
         if self._probing is not None and self._loop.time() - self._probe_began > PROBE_TIMEOUT:
             self.refused(DISK_STALLED)
-        return self.reason
+
+    def _probe_later(self) -> None:
+        if not self._closed:
+            self._retry = self._loop.call_later(RETRY_INTERVAL, self._probe_again)
+
+    def _probe_again(self) -> None:
+        """Probe, and continue to do so until a write works: else a refusal would outlast its cause
+        where no client writes."""
+        if self.reason:
+            self._note_stall()
+            self._begin_probe()
+            self._probe_later()
 
     async def close(self) -> None:
         """Wait for a probe under way; the database must settle it before."""
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
         if self._probing is not None:
             await asyncio.wait([self._probing])
 

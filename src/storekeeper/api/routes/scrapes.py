@@ -14,6 +14,7 @@ from storekeeper.concurrency.batcher import MAX_QUEUED, Batcher
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.domain.changes import NOW, ChangesQuery
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.tokens import Token
 from storekeeper.http.request import Request
 from storekeeper.http.response import NO_CACHE, Deferred, Response
 from storekeeper.storage.collection import Collection, completed
@@ -75,7 +76,15 @@ class Scrapes:
                 numbers["seconds_since_last_change"] = max(0.0, age)
                 numbers["latest_change_ahead_seconds"] = max(0.0, -age)
             numbers |= await self._collection.figures()
+            expiry = next_expiry(await self._collection.tokens(), time.time())
+            numbers["next_token_expiry_timestamp_seconds"] = expiry
         with suppress(Unavailable):
             await self._check()
             numbers["ready"] = 1
         return numbers
+
+
+def next_expiry(tokens: Sequence[Token], now: float) -> float | None:
+    """Return when the first token expires that has not yet; all in seconds since 1970."""
+    expiries = [token.expires / 1000 for token in tokens if token.expires is not None]
+    return min((expiry for expiry in expiries if expiry > now), default=None)
