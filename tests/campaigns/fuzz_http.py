@@ -133,7 +133,12 @@ class Inner:
                 await asyncio.sleep(0)
         if case.end is End.LEAVES:
             line.abort()
-            await quiet(lambda: connection not in connection.connections and not connection.tasks)
+            await quiet(
+                lambda: (
+                    connection not in connection.server_state.connections
+                    and not connection.server_state.tasks
+                )
+            )
             return line.sent
         if case.end is End.HALF_CLOSES:
             await quiet(lambda: line.reading or line.is_closing())

@@ -56,6 +56,9 @@ class Odd:
         self.stopped = 0
 
     def respond(self, request: Request) -> Response | Deferred:
+        """Respond as the path says; only plain requests have a route."""
+        if request.head is not None:
+            request.plan = RequestPlan(self.respond, cacheable=True, route=request.target.decode())
         match request.target:
             case b"/parts":
                 return Response(b"", TEXT, stream=self._parts(b"one, ", b"", b"two"))
@@ -104,16 +107,7 @@ class Odd:
 
 
 def runtime_of(application: Odd, observe: Observer = lambda _: None) -> Runtime:
-    def plan(_method: str, path: bytes, _headers: Fields) -> RequestPlan:
-        return RequestPlan(application.respond, cacheable=True, route=path.decode())
-
-    return Runtime(
-        application,
-        PlainReader(lambda path: path, plan),
-        ResponseCache(lambda: 1),
-        Limits(),
-        observe,
-    )
+    return Runtime(application, PlainReader(), ResponseCache(lambda: 1), Limits(), observe)
 
 
 def connection_of(runtime: Runtime) -> Connection:
@@ -137,6 +131,14 @@ class Connected:
         self.line = Line()
         self.line.protocol = self.connection
         self.connection.connection_made(self.line)
+
+    @property
+    def connected(self) -> bool:
+        return bool(self.connection.server_state.connections)
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        return self.connection.server_state.tasks
 
     def _observe(self, served: Served) -> None:
         assert 0 <= served.seconds < 60
@@ -196,7 +198,7 @@ async def test_the_observer_is_called_once_for_each_response(end: str) -> None:
     assert sum(connected.sizes) == len(connected.line.sent)
     assert connected.connection.responses_sent == len(expected)
     connected.line.abort()
-    await until(lambda: not connected.connection.connections)
+    await until(lambda: not connected.connected)
     assert connected.told == expected
 
 
@@ -205,7 +207,7 @@ async def test_the_observer_is_called_once_if_the_client_leaves(target: str) -> 
     connected = Connected() if target == "/later" else await listening()
     connected.connection.data_received(request("GET", target))
     connected.line.abort()
-    await until(lambda: not connected.connection.connections and not connected.connection.tasks)
+    await until(lambda: not connected.connected and not connected.tasks)
     begun = target == "/endless"
     assert connected.told == [(target, "GET", 200 if begun else 0)]
     assert connected.odd.stopped == begun
@@ -311,7 +313,7 @@ async def test_an_endless_stream_whose_client_reads_nothing_is_cut_when_the_serv
     connected.connection.pause_writing()
     connected.connection.shutdown()
     assert connected.line.aborted
-    await until(lambda: not connected.connection.tasks)
+    await until(lambda: not connected.tasks)
     assert connected.told == [("/endless", "GET", 200)]
 
 

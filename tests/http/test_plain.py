@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from storekeeper.api import origins
+from storekeeper.api import plan as plans
 from storekeeper.api import preconditions as conditions
 from storekeeper.api.application import Application
 from storekeeper.api.plan import RequestPlan
-from storekeeper.api.routing import match_route
 from storekeeper.http import plain
 from storekeeper.http.plain import DECIDING_FIELDS, PlainReader
 from storekeeper.http.reader import Phase, RequestReader
@@ -87,10 +87,6 @@ opened = an_application(cors_origin=("http://a",), allowed_host=("a",))
 LOOKED_FOR = re.compile(r'(?:field\([\w.]+, |name == )b"([a-z-]+)"')
 
 
-def reader_of(application: Application) -> PlainReader:
-    return PlainReader(match_route, application.plan)
-
-
 def corpus(damaged: int) -> Iterator[bytes]:
     """Yield refusals, JSON, common requests; and so many of them damaged."""
     yield from requests_to_damage()
@@ -129,7 +125,7 @@ def with_each_byte() -> Iterator[bytes]:
 def carefully(data: bytes) -> list[Request | Response]:
     """Return what the careful reader makes of `data`."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda refusal, *_: found.append(refusal), lambda: 0.0)
+    reader = RequestReader(lambda refusal: found.append(refusal.response), lambda: 0.0)
     found += requests(reader, data)
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING), "something is left over"
     return found
@@ -160,7 +156,7 @@ def deciding(read: Request) -> list[tuple[bytes, bytes]]:
 def compare(data: Iterable[bytes], application: Application = closed) -> int:
     """Compare what both make of each request, known and unknown; return how many of them are
     plain."""
-    reader, accepted = reader_of(application), 0
+    reader, accepted = PlainReader(), 0
     for each in chain.from_iterable((each, each) for each in data):
         short = reader.read(each)
         if short is None:
@@ -171,11 +167,8 @@ def compare(data: Iterable[bytes], application: Application = closed) -> int:
         for name in ("method", "target", "version", "keep_alive", "body", "id", "key"):
             assert getattr(short, name) == getattr(careful, name), each
         assert deciding(short) == deciding(careful), each
-        assert short.plan is not None
-        planned = application.plan(
-            careful.method, match_route(careful.target.partition(b"?")[0]), careful.headers
-        )
-        assert meaning(short.plan) == meaning(planned), each
+        planned = application._plan(careful)
+        assert meaning(application._plan(short)) == meaning(planned), each
     return accepted
 
 
@@ -190,7 +183,7 @@ def test_no_byte_gets_by_that_the_careful_reader_refuses() -> None:
 
 
 def test_ordinary_requests_are_plain_and_nothing_that_needs_care_is() -> None:
-    reader = reader_of(closed)
+    reader = PlainReader()
     for data in ORDINARY * 2:
         assert reader.read(data) is not None, data
     for data in NOT_PLAIN:
@@ -198,14 +191,19 @@ def test_ordinary_requests_are_plain_and_nothing_that_needs_care_is() -> None:
         assert reader.read(ORDINARY[0]) is not None, "after what it did not accept it reads on"
 
 
-def test_a_field_that_decides_nothing_is_no_part_of_the_request_and_needs_no_new_plan() -> None:
-    plans = []
+def test_a_field_that_decides_nothing_is_no_part_of_the_request_and_needs_no_new_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planned: list[object] = []
+    application = an_application()
+    plan = application.plan
 
-    def plan(*head: Any) -> RequestPlan:
-        plans.append(head)
-        return opened.plan(*head)
+    def plan_and_count(*head: Any) -> RequestPlan:
+        planned.append(head)
+        return plan(*head)
 
-    reader = PlainReader(match_route, plan)
+    monkeypatch.setattr(application, "plan", plan_and_count)
+    reader = PlainReader()
     for number in range(10):
         for data in (
             create("A", f"X-Id: {number}"),
@@ -215,10 +213,13 @@ def test_a_field_that_decides_nothing_is_no_part_of_the_request_and_needs_no_new
             assert read is not None
             assert (b"host", HOST.split()[1]) in read.headers
             assert b"x-id" not in dict(read.headers)
-    assert len(plans) == 2
+            application.respond(read)
+    assert len(planned) == 2
     for number in range(10):
-        assert reader.read(request("GET", "/test", None, f"Accept: {number}")) is not None
-    assert len(plans) == 12
+        read = reader.read(request("GET", "/test", None, f"Accept: {number}"))
+        assert read is not None
+        application.respond(read)
+    assert len(planned) == 12
 
 
 def test_every_field_that_anybody_looks_for_decides() -> None:
@@ -239,7 +240,7 @@ def test_every_field_that_anybody_looks_for_decides() -> None:
 
 def test_a_plain_request_takes_as_many_bytes_as_it_does_to_the_careful_reader() -> None:
     data = create("A", "If-None-Match: *")
-    read = reader_of(opened).read(data)
+    read = PlainReader().read(data)
     [careful] = carefully(data)
     assert isinstance(careful, Request)
     assert read is not None
@@ -254,9 +255,11 @@ def test_remembered_heads_are_bounded_with_their_plans(
 ) -> None:
     """Fields of 1 KiB may have hundreds of entity tags, each of them a string in a set of each
     plan."""
-    monkeypatch.setattr(plain, "MAX_CACHED_BYTES", 2**18)
+    for module in (plain, plans):
+        monkeypatch.setattr(module, "MAX_CACHED_BYTES", 2**17)
+    application = an_application()
     tags = ",".join(f'"{chr(letter)}{digit}"' for letter in range(0x61, 0x7B) for digit in range(5))
-    reader = reader_of(opened)
+    reader = PlainReader()
     tracemalloc.start()
     for number in range(300):
         fields = field.format(f'"{number}",{tags}')
@@ -266,7 +269,10 @@ def test_remembered_heads_are_bounded_with_their_plans(
             ("POST", "/api/stores"),
             ("GET", "/"),
         ):
-            assert reader.read(request(method, path, None, fields)) is not None or "Key" in field
+            read = reader.read(request(method, path, None, fields))
+            assert read is not None or "Key" in field
+            if read is not None:
+                application._plan(read)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 2**18

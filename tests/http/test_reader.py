@@ -19,7 +19,7 @@ CHUNKED = chunked().removesuffix(b"0\r\n\r\n")
 def read(data: bytes, size: int) -> list[Request | Response]:
     """Return what the reader makes of data that comes in pieces of that size."""
     found: list[Request | Response] = []
-    reader = RequestReader(lambda refusal, *_: found.append(refusal), float)
+    reader = RequestReader(lambda refusal: found.append(refusal.response), float)
     for start in range(0, len(data), size):
         found += requests(reader, data[start : start + size])
     assert reader.phase in (Phase.IDLE, Phase.DISCARDING)
@@ -129,7 +129,7 @@ def test_of_many_small_chunks_some_are_parsed_at_once() -> None:
 @pytest.mark.parametrize("start", [b"", b"\r", b"\r\n", b"\r\r\n\r"])
 def test_the_refusal_of_a_head_behind_line_ends_has_no_content(start: bytes) -> None:
     refused: list[bool] = []
-    reader = RequestReader(lambda _, request: refused.append(request.method == "HEAD"), float)
+    reader = RequestReader(lambda refusal: refused.append(refusal.method == "HEAD"), float)
     reader.feed(start + b"HEAD /test HTTP/1.1\r\n\r\n")
     assert refused == [True]
 
@@ -138,7 +138,7 @@ def test_the_refusal_of_a_head_behind_line_ends_has_no_content(start: bytes) -> 
 @pytest.mark.parametrize("behind", [b"no field\r\n", b" folded\r\n", b"\0"])
 def test_a_refusal_is_told_of_each_field_as_often_as_it_was_sent(behind: bytes, size: int) -> None:
     told: list[object] = []
-    reader = RequestReader(lambda _, request: told.append(list(request.headers)), float)
+    reader = RequestReader(lambda refusal: told.append(list(refusal.headers)), float)
     data = (
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nOrigin:\r\nOrigin: b\r\nOrigin: b\r\n"
         + behind

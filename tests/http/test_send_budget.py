@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.http import connection as connection_module
-from storekeeper.http import limits
+from storekeeper.http import flow, limits
 from storekeeper.http.connection import Connection
 from storekeeper.log import events
 from tests.harness.in_process import Inside, Line, inside, settled, tick, until
@@ -43,7 +42,7 @@ async def ask(service: Inside, *fields: str) -> tuple[Connection, Line]:
 @pytest.fixture(autouse=True)
 def _little_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 3 * LONG)
-    monkeypatch.setattr(connection_module, "MAX_UNCOUNTED_BYTES", 0)
+    monkeypatch.setattr(flow, "MAX_UNCOUNTED_BYTES", 0)
 
 
 @pytest.mark.parametrize("fields", [[], ["Connection: close"]])

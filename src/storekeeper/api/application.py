@@ -9,7 +9,7 @@ from storekeeper.api.errors import NOT_FOUND, not_allowed, to_response
 from storekeeper.api.gate import Gate
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.origins import WebPages
-from storekeeper.api.plan import Planner, RequestPlan, constant
+from storekeeper.api.plan import PlanCache, Planner, RequestPlan, constant
 from storekeeper.api.routes import console, docs
 from storekeeper.api.routes import health as operations
 from storekeeper.api.routes.changes import Feed
@@ -35,6 +35,7 @@ class Application:
         self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False
     ) -> None:
         self._planners = planners
+        self._plans = PlanCache()
         self._gate = gate
         self.fields = gate.fields
         self._to_response = partial(to_response, generic=generic)
@@ -98,8 +99,15 @@ class Application:
         return (match_route(target.partition(b"?")[0]) or _NO_ROUTE).body
 
     def _plan(self, request: Request) -> RequestPlan:
+        """Give a request its plan, which is that of an earlier one with the same head."""
         route = match_route(request.target.partition(b"?")[0])
-        request.plan = plan = self.plan(request.method, route, request.headers)
+        head, method = request.head, request.method
+        plan = self._plans.get(head, method, route) if head else None
+        if plan is None:
+            plan = self.plan(method, route, request.headers)
+            if head:
+                self._plans.put(head, method, route, plan)
+        request.plan = plan
         return plan
 
 

@@ -1,12 +1,23 @@
-"""Plans: what a request's head asks for, and whether the gate admits it."""
+"""Plans: what a request's head asks for, and whether the gate admits it. Plans are remembered."""
 
 from collections.abc import Callable
 
 import msgspec
 
-from storekeeper.api.routing import Scope
+from storekeeper.api.routing import Route, Scope
+from storekeeper.http.plain import Head
 from storekeeper.http.request import Request
 from storekeeper.http.response import Deferred, Fields, Response
+
+MAX_CACHED_BYTES = 8 * 2**20
+"""Bytes that the remembered plans may take. When they would take more, all are forgotten."""
+
+PLAN_BYTES = 1024
+"""Bytes that a plan takes, without what its head and entity tags take."""
+
+QUOTE_BYTES = 70
+"""Bytes that a plan takes for each quotation mark: an entity tag, which has two, is a string in
+a set."""
 
 Run = Callable[[Request], Response | Deferred]
 """Carries out a complete request. Raises StorekeeperError, as the future of a Deferred may."""
@@ -57,3 +68,27 @@ response is sent. Raises InvalidInput."""
 def constant(response: Response) -> RequestPlan:
     """Return the plan of a request whose response does not depend on its target and body."""
     return RequestPlan(lambda _: response)
+
+
+class PlanCache:
+    """The plans of remembered heads, by what they are made of."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[Head, str, Route | None], RequestPlan] = {}
+        self._size = 0
+
+    def get(self, head: Head, method: str, route: Route | None) -> RequestPlan | None:
+        """Return the plan of such a request if it is remembered."""
+        return self._plans.get((head, method, route))
+
+    def put(self, head: Head, method: str, route: Route | None, plan: RequestPlan) -> None:
+        """Remember a plan with its head, which counts again with each of its plans."""
+        if not head.is_remembered:
+            return
+        quotes = sum([value.count(b'"') for _, value in head.fields])
+        size = head.size + PLAN_BYTES + QUOTE_BYTES * quotes
+        self._size += size
+        if self._size > MAX_CACHED_BYTES:
+            self._plans.clear()
+            self._size = size
+        self._plans[head, method, route] = plan

@@ -1,8 +1,8 @@
-"""One client's connection: the order of responses, back-pressure, timeouts, sending.
+"""One client's connection: the order of responses, back-pressure, timeouts.
 
-Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop. Its protocol class is
-no documented extension point: so uvicorn is pinned exactly, and `tests/http/test_connection.py`
-tests what this module relies on.
+Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop, and makes one of these
+for each client. What it asks of such a class is documented nowhere: so uvicorn is pinned exactly,
+and `tests/http/test_uvicorn.py` holds it. README.md beside this file has the states.
 """
 
 import asyncio
@@ -10,14 +10,16 @@ from functools import partial
 from time import thread_time
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from storekeeper.http import deadlines
 from storekeeper.http.deadlines import Deadlines
-from storekeeper.http.exchange import Exchange, send_cached
+from storekeeper.http.exchange import Exchange
+from storekeeper.http.flow import Flow, client_of
 from storekeeper.http.limits import SMALL_BYTES
 from storekeeper.http.reader import Phase, RequestReader
-from storekeeper.http.request import Request, refused
+from storekeeper.http.request import Refusal, Request, refuse
 from storekeeper.http.response import (
     INTERNAL_ERROR,
     Deferred,
@@ -26,59 +28,69 @@ from storekeeper.http.response import (
     unavailable,
 )
 from storekeeper.http.runtime import Runtime
+from storekeeper.http.sender import Sender
 from storekeeper.http.unread import Unread
 from storekeeper.log.events import Event, emit, request_id
-
-MAX_UNCOUNTED_BYTES = 1024
-"""Unsent bytes of a connection that its transport does not report, so that they do not count.
-With 0, the transport would not write the responses of one loop iteration together, which costs
-0.5 us for each small one."""
 
 MAX_PIPELINE_TIME = 0.01
 """Seconds of processor time for the pipelined requests of one connection, before those of others
 come first."""
 
 _NO_ROOM = unavailable("Too many large requests")
+_ENDS = unavailable("The service is shutting down")
 
 
-class Connection(HttpToolsProtocol):
+class Connection(asyncio.Protocol):
     """Responds to one client's requests in their order."""
 
-    def __init__(self, runtime: Runtime, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        del self.parser  # the reader has its own
+    transport: asyncio.Transport
+    flow: Flow
+    sender: Sender
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,  # noqa: ARG002 - as uvicorn calls it
+        server_state: ServerState,
+        app_state: dict[str, Any],  # noqa: ARG002
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.loop = _loop or asyncio.get_running_loop()
+        self.server_state = server_state
         self.runtime = runtime
         self.limits = runtime.limits
         application = runtime.application
         self.reader = RequestReader(
-            self._refuse,
-            self.loop.time,
-            application.early_refusal,
-            application.body_limit,
+            self._refuse, self.loop.time, application.early_refusal, application.body_limit
         )
         self.deadlines = Deadlines(self.loop.time())
         self.draining = False
         self.half_closed = False
         self.exchange: Exchange | None = None
-        self.responses_sent = 0
-        self.unread = Unread()
+        self.unread = Unread(self.reader)
 
     @property
     def busy(self) -> bool:
-        """Whether the next request has to wait, because an earlier response is not complete or
-        not sent."""
+        """Whether the next request must wait: an earlier response is not complete or not sent."""
         return self.exchange is not None or self.flow.write_paused
+
+    @property
+    def responses_sent(self) -> int:
+        """How many responses ended so far."""
+        return self.sender.responses_sent
 
     def is_idle(self) -> bool:
         """Return whether every request that the client began has its response."""
         return self.reader.phase is Phase.IDLE and self.exchange is None and not self.unread
 
-    # Reading; called by asyncio.
+    # The connection and its bytes; called by asyncio.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a socket's
         """Register the connection; if there are too many, refuse or abort it."""
-        super().connection_made(transport)
-        transport.set_write_buffer_limits(high=MAX_UNCOUNTED_BYTES)
+        self.transport = transport
+        self.flow = Flow(transport, self.limits.send_budget)
+        self.sender = Sender(self.runtime, self.server_state, self.flow, client_of(transport))
+        self.server_state.connections.add(self)  # type: ignore[arg-type]  # uvicorn lists its own
         if self.limits.connections.enter(self):
             return
         if self.limits.connections.exhausted:
@@ -87,15 +99,13 @@ class Connection(HttpToolsProtocol):
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client: a cached request, a plain one, or what the careful reader
-        has to read."""
+        """Take bytes: a cached request, a plain one, or what the careful reader has to read."""
         if self.unread.data or self.busy or self.reader.phase is not Phase.IDLE:
             self._receive(data)
             return
         try:
             if not self.draining and (cached := self.runtime.cache.get(data)) is not None:
-                send_cached(self, cached)
-                self.responses_sent += 1
+                self.sender.send_cached(cached)
             elif (request := self.runtime.plain.read(data)) is not None:
                 self._begin(request)
             else:
@@ -115,9 +125,41 @@ class Connection(HttpToolsProtocol):
         self.unread.append(data)
         self.advance()
 
+    def eof_received(self) -> bool:
+        """Keep the connection of a client that closed its sending side until its requests have
+        responses. A stream ends: only its next comment would show whether the client is gone."""
+        self.half_closed = True
+        if self.exchange is not None:
+            self.exchange.stop()
+        return self.exchange is not None or bool(self.unread)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Release all that the connection took; requests under way are finished without their
+        client. Nothing may still refer to it: the garbage collector comes only after hours."""
+        self.server_state.connections.discard(self)
+        self.limits.connections.open.discard(self)
+        self.reader.close()
+        self.unread.clear()
+        if self.exchange is not None:
+            self._end(self.exchange)
+        self._count()
+        self.flow.resume_writing()
+
+    def pause_writing(self) -> None:
+        """Stop reading requests from a client that does not read its responses."""
+        self.flow.pause_writing()
+        self._control_reading()
+
+    def resume_writing(self) -> None:
+        """Continue with a client that has read its responses."""
+        self.flow.resume_writing()
+        self.advance()
+
+    # What is read, and when.
+
     def advance(self) -> None:
-        """Read the next requests, until one has to wait for its response; called after each
-        event that a request may have waited for."""
+        """Read the next requests, until one has to wait; called after each event that a request
+        may have waited for."""
         if self.transport.is_closing():
             return
         pause_at = thread_time() + MAX_PIPELINE_TIME if self.unread else 0.0
@@ -125,7 +167,7 @@ class Connection(HttpToolsProtocol):
             self._read()
             if thread_time() > pause_at:
                 break
-        if not self._count() and self._incomplete_bytes():
+        if not self._count() and self.unread.incomplete_bytes:
             self.give_way()
         if self.unread.data or self.flow.read_paused:
             self._control_reading()
@@ -135,7 +177,7 @@ class Connection(HttpToolsProtocol):
             return
         if self.reader.expects_continue and not self.busy:
             self.reader.expects_continue = False
-            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.flow.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):
             self.transport.close()
 
@@ -143,7 +185,7 @@ class Connection(HttpToolsProtocol):
         """Read up to the end of a request at most, and respond to that."""
         if self.unread.is_refused:
             self.give_way()
-        elif (request := self.unread.feed(self.reader)) is not None:
+        elif (request := self.unread.feed()) is not None:
             self._accept(request)
 
     def _control_reading(self) -> None:
@@ -159,44 +201,11 @@ class Connection(HttpToolsProtocol):
         else:
             self.flow.resume_reading()
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a true value to keep it open
-        """Keep the connection of a client that closed its sending side until its requests have
-        responses.
-
-        If it listens, its stream ends: without something to send, it would be noticed only at the
-        next comment that the client is gone.
-        """
-        self.half_closed = True
-        if self.exchange is not None:
-            self.exchange.stop()
-        return self.exchange is not None or bool(self.unread)
-
-    def connection_lost(self, _exc: Exception | None) -> None:
-        """Release all that the connection took; requests under way are finished without their
-        client.
-
-        Nothing may still refer to the connection: the garbage collector would free it only after
-        hours.
-        """
-        self.connections.discard(self)
-        self.limits.connections.open.discard(self)
-        self.limits.send_budget.release(self)
-        self.reader.close()
-        self.unread.clear()
-        if self.exchange is not None:
-            self._end(self.exchange)
-        self._count()
-        self.flow.resume_writing()
-
     # The receive budget.
-
-    def _incomplete_bytes(self) -> int:
-        """Return how many bytes belong to no complete request, or to none that has begun."""
-        return len(self.unread) + self.reader.unfinished_bytes
 
     def _count(self) -> bool:
         """Count the bytes of all requests without a response; return whether there is room."""
-        incomplete = self._incomplete_bytes()
+        incomplete = self.unread.incomplete_bytes
         size = incomplete + (self.exchange.request.size if self.exchange else 0)
         return self.limits.receive_budget.hold(self, size, may_give_way=incomplete > 0)
 
@@ -206,7 +215,7 @@ class Connection(HttpToolsProtocol):
             self.unread.shrink()
         else:
             self.limits.receive_budget.refused += 1
-            self.unread.refuse(self.reader, _NO_ROOM)
+            self.unread.refuse(_NO_ROOM)
         self._count()
 
     # Requests, in their order.
@@ -216,24 +225,24 @@ class Connection(HttpToolsProtocol):
         # For small ones there is always room: that is what the reserve is for.
         if size <= SMALL_BYTES or budget.hold(self, size, may_give_way=True):
             self._begin(request)
-        else:
-            budget.refused += 1
-            if request.upload is not None:
-                request.upload.release()
-            self.reader.discard()
-            self._refuse(_NO_ROOM, request)
+            return
+        budget.refused += 1
+        if request.upload is not None:
+            request.upload.release()
+        self.reader.discard()
+        self._refuse(refuse(request, _NO_ROOM))
 
     def _begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
         request_id.set(request.id)
-        self.exchange = exchange = Exchange(self, request)
-        response = request.refusal or self.runtime.application.respond(request)
+        self.exchange = exchange = Exchange(request)
+        response = self.runtime.application.respond(request)
         if isinstance(response, Deferred):
             request.body = request.cache_key = b""  # what comes later may be older than the token
             self._count()
             response.future.add_done_callback(partial(self._send_deferred, exchange, response))
         else:
-            exchange.send(response)
+            self._send(exchange, response)
             if not exchange.over:  # a stream
                 self._count()
 
@@ -242,84 +251,76 @@ class Connection(HttpToolsProtocol):
             # Retrieved, because asyncio would report an exception that nobody retrieves.
             deferred.future.exception()
             return
-        exchange.send(self.runtime.application.complete(deferred))
+        self._send(exchange, self.runtime.application.complete(deferred))
         self.advance()
 
-    def is_last(self, request: Request) -> bool:
+    def _send(self, exchange: Exchange, response: Response) -> None:
+        """Send a response, or begin to send its stream."""
+        try:
+            if response.stop is not None and (self.draining or self.runtime.is_draining()):
+                response.stop()
+                response = _ENDS
+            close = self._is_last(exchange.request)
+            sending = self.sender.send(exchange, response, close=close)
+            if response.stop is not None and (self.half_closed or self.unread.has_request()):
+                exchange.stop()
+            if sending is None:
+                self._finish(exchange, close=close)
+            else:
+                sending.add_done_callback(partial(self._end_stream, exchange, close))
+        except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
+            emit(Event.BUG, error=error)
+            if not exchange.over:
+                self._break_off(exchange)
+
+    def _end_stream(self, exchange: Exchange, close: bool, sending: asyncio.Task[bool]) -> None:
+        """Continue behind a stream. Half a list must not look like a list."""
+        if exchange.over:
+            return
+        if sending.cancelled() or not sending.result():
+            self._break_off(exchange)
+            return
+        self._finish(exchange, close=close)
+        self.advance()
+
+    def _is_last(self, request: Request) -> bool:
         """Return whether the connection closes after this request's response."""
         if not request.keep_alive:
             return True
-        return (
-            (self.draining or self.half_closed)
-            and self.reader.phase is Phase.IDLE
-            and not self.unread.has_request()
-        )
+        ends = self.draining or self.half_closed
+        return ends and self.reader.phase is Phase.IDLE and not self.unread.has_request()
 
-    def finish(self, exchange: Exchange, *, close: bool) -> None:
+    def _finish(self, exchange: Exchange, *, close: bool) -> None:
         """Continue after a complete response."""
         self._end(exchange)
-        if exchange.request.refusal:
-            self._discard()
-        elif close:
+        if close:
             self.unread.clear()
             self.reader.discard()
             self.transport.close()
 
-    def break_off(self, exchange: Exchange) -> None:
-        """Abort a response that cannot be completed, so that the client cannot take it for
-        complete."""
+    def _break_off(self, exchange: Exchange) -> None:
+        """Abort a response that cannot be completed, so that no client takes it for complete."""
         self._end(exchange)
         self.unread.clear()
         self.transport.abort()
 
     def _end(self, exchange: Exchange) -> None:
         self.exchange = None
-        self.responses_sent += 1
-        exchange.end()
+        self.sender.end(exchange)
 
-    def _refuse(self, response: Response, request: Request) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         """Send the refusal of what was read of a request, the connection's last response."""
         self.unread.clear()
         if self.exchange is not None:  # a bug in the middle of a response
-            self.break_off(self.exchange)
+            self._break_off(self.exchange)
             return
-        fields = self.runtime.application.fields(request.headers)
-        self._begin(refused(request, response, fields))
+        self.sender.refuse(refusal)
         self._count()
-
-    def _discard(self) -> None:
         # Closing now would reset the connection while the client still sends, and the reset can
         # overtake the response. So the connection reads and drops what arrives for a while.
-        if self.transport.is_closing():
-            return
         self.deadlines.refused_at = self.loop.time()
         self._control_reading()
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-
-    # Writing.
-
-    def write(self, *parts: bytes) -> int:
-        """Write parts of a response, unless the transport is closing, which may be so before
-        `connection_lost`."""
-        if self.transport.is_closing():
-            return 0
-        self.transport.writelines(parts)
-        size = sum(map(len, parts))
-        if self.flow.write_paused:
-            self.limits.send_budget.lease(self, size)
-        return size
-
-    def pause_writing(self) -> None:
-        """Stop reading requests from a client that does not read its responses."""
-        super().pause_writing()
-        self._control_reading()
-
-    def resume_writing(self) -> None:
-        """Continue: the kernel has taken all unsent bytes but 256 at most."""
-        super().resume_writing()
-        self.limits.send_budget.release(self)
-        self.advance()
+        self.flow.end_writing()
 
     # Timeouts and shutdown.
 
@@ -337,8 +338,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """Finish the requests that the client has begun, then close; uvicorn calls this once, at
-        a stop."""
+        """Finish the requests that the client has begun, then close; called once, at a stop."""
         self.draining = True
         if self.exchange is not None:
             self.exchange.stop()

@@ -58,14 +58,21 @@ MAX_UNSENT_IN_KERNEL = 128 * 1024
 """Unsent bytes that the kernel takes for one connection: more would only cost memory."""
 
 
+class _Reader(Protocol):
+    """What the send budget needs of a connection's flow."""
+
+    transport: asyncio.Transport
+
+
 class _Member(Protocol):
-    """What the limits need of a connection."""
+    """What the other limits need of a connection."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
     deadlines: Deadlines
-    responses_sent: int
 
+    @property
+    def responses_sent(self) -> int: ...
     def is_idle(self) -> bool: ...
     def give_way(self) -> None: ...
     def sweep(self, now: float) -> None: ...
@@ -170,9 +177,9 @@ class SendBudget:
 
     def __init__(self) -> None:
         self.size = self.refused = 0
-        self._leases: dict[_Member, int] = {}
+        self._leases: dict[_Reader, int] = {}
 
-    def lease(self, connection: _Member, size: int) -> None:
+    def lease(self, connection: _Reader, size: int) -> None:
         """Count a response that waits: its whole size, because its bytes are kept until the last
         is sent.
 
@@ -190,7 +197,7 @@ class SendBudget:
             self.refused += 1
             emit(Event.SLOW_READERS, readers=len(self._leases), bytes=self.size)
 
-    def release(self, connection: _Member) -> None:
+    def release(self, connection: _Reader) -> None:
         """Release the charge of a connection: its bytes were sent, or the client is gone."""
         self.size -= self._leases.pop(connection, 0)
 

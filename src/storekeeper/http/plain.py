@@ -6,13 +6,11 @@ its start: so this module refuses nothing. `tests/http/test_plain.py` shows that
 means the same to `reader.py`.
 
 Only DECIDING_FIELDS decide anything. The lines of all other fields are checked and cut out; what
-is left is looked up in a dictionary of what such lines decide: the fields, the length of the
-body, and a plan for each method and route.
+is left is looked up in a dictionary of what such lines say.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -61,24 +59,17 @@ MAX_PLAIN_BYTES = MAX_TARGET_BYTES
 """Bytes of a plain request, its body included: below the limits of a target, a head and a small
 body."""
 
-MAX_CACHED_BYTES = 16 * 2**20
+MAX_CACHED_BYTES = 8 * 2**20
 """Bytes that the remembered heads may take. When they would take more, all are forgotten."""
 
 MAX_CACHED_HEAD_BYTES = 1024
 """Bytes of the fields of one remembered head."""
 
-PLAN_BYTES = 1024
-"""Bytes that a plan takes, without what entity tags take."""
-
-QUOTE_BYTES = 70
-"""Bytes that a plan takes for each quotation mark: an entity tag, which has two, is a string in
-a set."""
-
 _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _ONCE = frozenset((b"host", b"content-length"))
 
-_LINE = re.compile(rb"(GET|HEAD|POST|PUT) ((/[!$->@-~]*)(?:\?[!$-~]*)?) HTTP/1\.1")
+_LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$->@-~]*(?:\?[!$-~]*)?) HTTP/1\.1")
 
 
 # Each field begins with the line end before it. A value has no control character but the tab.
@@ -86,42 +77,37 @@ _FIELDS = re.compile(rb"(?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[^\x00-\x08\x0a-\x1f
 _DECIDING = frozenset(DECIDING_FIELDS)
 
 
-class _Head(msgspec.Struct, eq=False):
-    """What the fields of a head decide; `length` is that of the body, `size` what the fields
-    take, in bytes."""
+class Head(msgspec.Struct, eq=False):
+    """What the fields of a plain request say. Equal fields have the same head while it is
+    remembered."""
 
     fields: Fields
     length: int
+    """Bytes of the body."""
+
     size: int
-    plan_size: int
-    plans: dict[tuple[bytes, Any], Any]
-    """By method and route."""
+    """Bytes that Python takes for a request with these fields, without its target and body."""
+
+    is_remembered: bool = False
+    """Whether later requests with these fields may have this very head."""
 
 
 class PlainReader:
-    """Reads plain requests, of all connections of a process.
+    """Reads plain requests, of all connections of a process."""
 
-    `route` returns the route of a path, `plan` the plan of a method, a route and the deciding
-    fields.
-    """
-
-    def __init__(
-        self, route: Callable[[bytes], Any], plan: Callable[[str, Any, Fields], Any]
-    ) -> None:
-        self._route = route
-        self._plan = plan
-        self._heads: dict[bytes, _Head] = {}
+    def __init__(self) -> None:
+        self._heads: dict[bytes, Head] = {}
         self._size = 0
 
     def read(self, data: bytes) -> Request | None:
-        """Return the request that `data` is, with its plan and its deciding fields; None if it
-        is not plain."""
+        """Return the request that `data` is, with its deciding fields; None if it is not
+        plain."""
         start, end, body = data.partition(b"\r\n\r\n")
         line, found, text = start.partition(b"\r\n")
         parts = _LINE.fullmatch(line)
         if parts is None or not end or len(data) > MAX_PLAIN_BYTES:
             return None
-        method, target, path = parts.groups()
+        method, target = parts.groups()
         text, id = found + text, b""
         keys: Sequence[bytes] = ()
         head = self._heads.get(text)
@@ -133,19 +119,17 @@ class PlainReader:
             head = self._heads.get(text) or self._find(text)
         if head is None or head.length != len(body) or len(keys) > 1:
             return None
-        route = self._route(path)
-        plan = head.plans.get((method, route)) or self._make_plan(method, route, head)
         size = head.size + len(target) + len(body)
         request = Request(
-            method.decode(), target, head.fields, "1.1", True, body, plan, size, id=id
+            method.decode(), target, head.fields, "1.1", True, body, head, size=size, id=id
         )
-        if keys and method.startswith(b"P"):  # it may write
-            request.key = keys[0].decode()
-        elif plan.cacheable and not id:
+        if method.startswith(b"P"):  # it may write
+            request.key = keys[0].decode() if keys else ""
+        elif not id:
             request.cache_key = data
         return request
 
-    def _find(self, text: bytes) -> _Head | None:
+    def _find(self, text: bytes) -> Head | None:
         """Return what fields decide that are not known in just this form; None if they are not
         plain."""
         if not _FIELDS.fullmatch(text):
@@ -164,25 +148,17 @@ class PlainReader:
             self._remember(text, head)  # most clients send the same fields again
         return head
 
-    def _remember(self, text: bytes, head: _Head) -> None:
+    def _remember(self, text: bytes, head: Head) -> None:
         if len(text) <= MAX_CACHED_HEAD_BYTES:
-            self._grow(len(text) + head.size)
+            self._size += len(text) + head.size
+            if self._size > MAX_CACHED_BYTES:
+                self._heads.clear()
+                self._size = len(text) + head.size
             self._heads[text] = head
-
-    def _make_plan(self, method: bytes, route: Any, head: _Head) -> Any:
-        plan = self._plan(method.decode(), route, head.fields)
-        self._grow(head.plan_size)
-        head.plans[method, route] = plan
-        return plan
-
-    def _grow(self, size: int) -> None:
-        self._size += size
-        if self._size > MAX_CACHED_BYTES:
-            self._heads.clear()
-            self._size = size
+            head.is_remembered = True
 
 
-def _decide(text: bytes) -> _Head | None:
+def _decide(text: bytes) -> Head | None:
     """Return what these lines of deciding fields, each of which is a field, decide; None if they
     are not plain."""
     lines = [line.partition(b":") for line in text.split(b"\r\n")[1:]]
@@ -198,5 +174,4 @@ def _decide(text: bytes) -> _Head | None:
     length = dict(fields).get(b"content-length", b"0")
     if b"host" not in names or not length.isdigit() or len(length) > len(str(MAX_PLAIN_BYTES)):
         return None
-    plan_size = PLAN_BYTES + QUOTE_BYTES * text.count(b'"')
-    return _Head(fields, int(length), size_of(b"", fields), plan_size, {})
+    return Head(fields, int(length), size_of(b"", fields))

@@ -10,7 +10,14 @@ from enum import IntEnum
 import httptools
 
 from storekeeper.http import request as request_head
-from storekeeper.http.request import MAX_HEAD_BYTES, SMALL_BODY_BYTES, BodyLimit, Request, identify
+from storekeeper.http.request import (
+    MAX_HEAD_BYTES,
+    SMALL_BODY_BYTES,
+    BodyLimit,
+    Refusal,
+    Request,
+    identify,
+)
 from storekeeper.http.response import INTERNAL_ERROR, Response, too_large
 from storekeeper.log.events import Event, emit
 
@@ -38,7 +45,7 @@ _EMPTY_LINES = re.compile(rb"[\r\n]+")
 class RequestReader:
     """The reading half of a connection, over llhttp.
 
-    `refuse` is called at most once, with a response and what was read of its request. `clock` is
+    `refuse` is called at most once, with the refusal of what was read of a request. `clock` is
     called when a request begins. `early_refusal` is called with a request that may have a large
     body, before that is read; it returns the refusal if the head alone decides, else None.
     `body_limit` returns the limits of a target's route.
@@ -46,7 +53,7 @@ class RequestReader:
 
     def __init__(
         self,
-        refuse: Callable[[Response, Request], None],
+        refuse: Callable[[Refusal], None],
         clock: Callable[[], float],
         early_refusal: Callable[[Request], Response | None] = lambda _: None,
         body_limit: Callable[[bytes], BodyLimit] = lambda _: BodyLimit(),
@@ -209,13 +216,19 @@ class RequestReader:
 
     def refuse(self, response: Response) -> None:
         """Refuse the request that is being read; read nothing more."""
-        if self.phase is not Phase.DISCARDING:
-            method = (
-                self._parser.get_method().decode() if self._url else "HEAD" if self._is_head else ""
-            )
-            read = self._request or identify(Request(method, self._url, self._headers, "", False))
-            self.discard()
-            self._refuse(response, read)
+        if self.phase is Phase.DISCARDING:
+            return
+        refusal = self._refusal(response)
+        self.discard()
+        self._refuse(refusal)
+
+    def _refusal(self, response: Response) -> Refusal:
+        if self._request is not None:
+            return request_head.refuse(self._request, response)
+        method = "HEAD" if self._is_head else ""
+        if self._url:
+            method = self._parser.get_method().decode()
+        return Refusal(response, method, self._headers, request_head.id_of(self._headers))
 
     def discard(self) -> None:
         """Forget the request that is being read, and drop all further bytes."""

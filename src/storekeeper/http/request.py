@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 import httptools
 import msgspec
-from msgspec.structs import replace
 
 from storekeeper.http.deadlines import REQUEST_TIMEOUT
 from storekeeper.http.response import MAX_BODY_BYTES, Fields, Response, error_response, too_large
@@ -96,6 +95,9 @@ class Request(msgspec.Struct, eq=False, gc=False):
     version: str
     keep_alive: bool
     body: bytes = b""
+    head: Any = None
+    """The `plain.Head` of a plain request: what its fields say, which is remembered."""
+
     plan: Any = None
     """The `api.plan.RequestPlan` of its head, once there is one. A stream that lasts asks
     `plan.admit()` again."""
@@ -103,10 +105,6 @@ class Request(msgspec.Struct, eq=False, gc=False):
     size: int = 0
     token_number: int = 0
     """The number of the client's token, 0 for none."""
-
-    refusal: Response | None = None
-    """The refusal, the connection's last response; the other attributes are what was read of the
-    request."""
 
     id: bytes = b""
     """What the client calls the request, in `x-request-id` or `traceparent`; the response has it
@@ -117,7 +115,7 @@ class Request(msgspec.Struct, eq=False, gc=False):
     refused."""
 
     cache_key: bytes = b""
-    """All bytes of the request, if its response may be cached."""
+    """All bytes of the request, if its plan decides whether the response may be cached."""
 
     upload: Upload | None = None
     """What has the body instead, if it is large."""
@@ -128,28 +126,26 @@ class Request(msgspec.Struct, eq=False, gc=False):
         return self.plan.route if self.plan else None
 
 
+class Refusal(msgspec.Struct):
+    """The last response of a connection, and what was read of the request that it refuses."""
+
+    response: Response
+    method: str
+    """Empty if not even that was read."""
+
+    headers: Fields
+    id: bytes
+
+
+def refuse(request: Request, response: Response) -> Refusal:
+    """Return the refusal of a request whose head was read."""
+    return Refusal(response, request.method, request.headers, request.id)
+
+
 def size_of(target: bytes, fields: Fields) -> int:
     """Return roughly how many bytes Python takes for a request with this target and these fields
     and no body."""
     return 400 + len(target) + sum([FIELD_BYTES + len(name) + len(value) for name, value in fields])
-
-
-def refused(request: Request, refusal: Response, fields: bytes) -> Request:
-    """Return what stands for a request that is refused: what was read of it, without its fields
-    and its body.
-
-    `fields` are more fields of the refusal, encoded.
-    """
-    return Request(
-        request.method,
-        request.target,
-        (),
-        request.version,
-        keep_alive=False,
-        size=size_of(request.target, ()),
-        refusal=replace(refusal, headers=refusal.headers + fields),
-        id=request.id,
-    )
 
 
 def cut_ids(lines: bytes) -> tuple[bytes, bytes]:
@@ -165,14 +161,21 @@ def cut_keys(lines: bytes) -> tuple[bytes, list[bytes]]:
     return b"".join(parts[::3]), parts[2::3]
 
 
-def identify(request: Request) -> Request:
-    """Set the id of a request from its fields, and its Idempotency-Key if it may write; return
-    it."""
-    rest, request.id = cut_ids(b"".join([b"\r\n%b:%b" % field for field in request.headers]))
+def identify(request: Request) -> None:
+    """Set the id of a request from its fields, and its Idempotency-Key if it may write."""
+    rest, request.id = cut_ids(_lines_of(request.headers))
     if request.method.startswith("P"):
         _, keys = cut_keys(rest)
         request.key = keys[0].decode() if keys else ""
-    return request
+
+
+def id_of(fields: Fields) -> bytes:
+    """Return what a client calls a request with these fields, b"" if nothing."""
+    return cut_ids(_lines_of(fields))[1]
+
+
+def _lines_of(fields: Fields) -> bytes:
+    return b"".join([b"\r\n%b:%b" % field for field in fields])
 
 
 def field(headers: Fields, name: bytes) -> bytes | None:

@@ -178,6 +178,11 @@ def encode_rest(
     return rest if head_only or not response.body else rest + response.body
 
 
+def id_field(id: bytes) -> bytes:
+    """Return the field with what the client called its request."""
+    return b"x-request-id: %b\r\n" % id
+
+
 def parse_fields(lines: bytes) -> list[tuple[bytes, bytes]]:
     """Return the names and values of encoded fields."""
     return [

@@ -11,9 +11,10 @@ _METHOD_BYTES = len("HEAD ")
 class Unread:
     """The bytes of one connection that its reader has not read yet."""
 
-    __slots__ = ("_position", "data", "is_refused")
+    __slots__ = ("_position", "_reader", "data", "is_refused")
 
-    def __init__(self) -> None:
+    def __init__(self, reader: RequestReader) -> None:
+        self._reader = reader
         self.data = b""
         """The bytes that arrived together with them, and they; empty if nothing is unread."""
         self._position = 0
@@ -22,6 +23,11 @@ class Unread:
 
     def __len__(self) -> int:
         return len(self.data) - self._position
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Bytes that belong to no complete request, or to none that has begun."""
+        return len(self) + self._reader.unfinished_bytes
 
     def has_request(self) -> bool:
         """Return whether a request begins in them; an empty line begins none."""
@@ -37,9 +43,9 @@ class Unread:
         self._position = 0
         self.is_refused = False
 
-    def feed(self, reader: RequestReader) -> Request | None:
+    def feed(self) -> Request | None:
         """Have them read, up to the end of one request at most; return that if it is complete."""
-        position, request = reader.feed(self.data, self._position)
+        position, request = self._reader.feed(self.data, self._position)
         if position < len(self.data):
             self._position = position
         else:
@@ -52,10 +58,10 @@ class Unread:
         self._position = 0
         self.is_refused = True
 
-    def refuse(self, reader: RequestReader, response: Response) -> None:
+    def refuse(self, response: Response) -> None:
         """Refuse the request that is being read, or the first one of these bytes."""
         self.shrink()
-        if reader.phase is Phase.IDLE:
-            reader.feed(self.data)
+        if self._reader.phase is Phase.IDLE:
+            self._reader.feed(self.data)
         self.clear()
-        reader.refuse(response)
+        self._reader.refuse(response)

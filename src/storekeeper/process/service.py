@@ -12,7 +12,6 @@ from storekeeper.api import access_log
 from storekeeper.api.application import make_application
 from storekeeper.api.asgi import AsgiApplication
 from storekeeper.api.metrics import Metrics, Slots
-from storekeeper.api.routing import match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.domain.errors import CannotStart, CannotStartYet, StorekeeperError, Unavailable
 from storekeeper.http.cache import ResponseCache
@@ -125,10 +124,9 @@ class Service:
             max_listeners=max(1, limits.connections.maximum // 4),
             is_draining=self.is_draining,
         )
-        plain = PlainReader(match_route, application.plan)
         cache = ResponseCache(collection.change_token)
         observe = _observer(settings, metrics, tokens)
-        self.runtime = Runtime(application, plain, cache, limits, observe, self.is_draining)
+        self.runtime = Runtime(application, PlainReader(), cache, limits, observe, self.is_draining)
         self._tasks.append(asyncio.create_task(self._sweep(metrics)))
 
     async def _sweep(self, metrics: Metrics | None) -> None:
