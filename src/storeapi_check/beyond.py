@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 from storeapi_check.service import (
     STORES,
     TRIES,
+    Made,
     Response,
     Rules,
     Service,
@@ -43,6 +44,10 @@ GUARDED = "A store is added only if the list has the tag that was sent."
 SAME = (
     "A PUT that changes nothing keeps the tag, and needs the current one: of several concurrent"
     " updates from one version that send the same, one passes."
+)
+PATCHES = (
+    "If the service has PATCH, a merge patch changes the fields that it has and keeps the others;"
+    " a bad one changes nothing."
 )
 ONCE = (
     "A request repeated with its Idempotency-Key gets the same response and adds nothing; a"
@@ -115,7 +120,7 @@ def _if_none_match_gets_304(service: Service) -> None:
             response.expect(response.status != 304 or not response.length, "a 304 has content")
 
 
-@check("PUT: 412 if `If-Match` does not match or `If-None-Match` does", GUARD)
+@check("PUT and PATCH: 412 if `If-Match` does not match or `If-None-Match` does", GUARD)
 def _if_match_guards_an_update(service: Service) -> None:
     former, store = tag(service.spare().response), service.spare()
     current = tag(store.response)
@@ -184,6 +189,31 @@ def _same_content_is_no_change(service: Service) -> None:
     new = fields(service.name())
     concurrent = service.at_once(lambda _: service.replace(store.id, new, "open", if_match=current))
     require_one([response for response, _ in concurrent])
+
+
+@check("What is not sent stays.", PATCHES)
+def _a_patch_keeps_what_it_does_not_have(service: Service) -> None:
+    store = service.spare()
+    name = service.name()
+    response = service.patch(store.id, {"name": name})
+    if response.status in (404, 405, 501):
+        raise Skipped("the service has no PATCH")
+    wanted = Made(store.id, name, store.address, response)
+    patches: tuple[tuple[dict[str, str | None], str | None], ...] = (
+        ({"name": name}, store.address),
+        ({"address": "After"}, "After"),
+        ({"address": None}, None),
+        ({}, None),
+    )
+    for patch, address in patches:
+        wanted = Made(store.id, name, address, service.patch(store.id, patch))
+        wanted.response.shows(wanted, f" after {patch}")
+        service.read(store.id).shows(wanted, f" after {patch}")
+    refused: tuple[object, ...] = ({"name": None}, {"name": ""}, {"name": 7}, {"address": 7}, [])
+    for bad in refused:
+        require_refusal(service.patch(store.id, bad), 400)
+    require_refusal(service.patch(store.id, {"address": "Late"}, if_match=OTHER), 412)
+    service.read(store.id).shows(wanted, " though the patch was refused")
 
 
 @check(

@@ -212,6 +212,10 @@ class Service:
         """PUT a payload."""
         return self.send("PUT", f"{STORES}/{id}", payload, wanted, **more)
 
+    def patch(self, id: int, patch: object, **more: str) -> Response:
+        """PATCH a store."""
+        return self.send("PATCH", f"{STORES}/{id}", patch, "open", **more)
+
     def update(self, payload: object, wanted: Wanted = "success") -> Response:
         """PUT a payload to our spare store, which had another name, and an address."""
         return self.replace(self.spare().id, payload, wanted)

@@ -31,7 +31,7 @@ from tests.harness.process import run as run_command
 from tests.harness.tokens import STATES, add_token, add_tokens, now
 from tests.harness.wire import assert_error, request
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 HOST = b"Host: localhost\r\n"
 
 SERVED = None
@@ -52,6 +52,7 @@ READS = {
     "HEAD": "read",
     "POST": "write",
     "PUT": "write",
+    "PATCH": "write",
     "DELETE": "write",
     "OPTIONS": "none",
 }
@@ -96,7 +97,7 @@ async def until_async(ask: Callable[[], Awaitable[int]], expected: int) -> None:
 
 
 def sent(method: str, path: str, authorization: str | None, *fields: str) -> bytes:
-    body = b'{"name":"Sent"}' if method in ("POST", "PUT") else None
+    body = b'{"name":"Sent"}' if method in ("POST", "PUT", "PATCH") else None
     target = path.replace("{id}", "1").replace("{name}", "docs.css")
     more = [] if authorization is None else [f"Authorization: {authorization}"]
     return request(method, target, body, *more, *fields, host=HOST)

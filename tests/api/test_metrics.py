@@ -83,7 +83,9 @@ async def test_each_response_is_counted_once_by_route_method_and_status(tmp_path
         ("/docs/{name}", "GET", "404"): [request("GET", "/docs/secret.js")],
         ("/health/ready", "GET", "200"): [request("GET", "/health/ready")],
         ("/test", "OPTIONS", "204"): [request("OPTIONS", "/test")],
-        ("/test", "other", "405"): [request("DELETE", "/test"), request("PATCH", "/test")],
+        ("/test", "other", "405"): [request("DELETE", "/test"), request("TRACE", "/test")],
+        ("/test", "PATCH", "405"): [request("PATCH", "/test")],
+        ("/api/stores/{id}", "PATCH", "200"): [request("PATCH", "/api/stores/1", b"{}")],
         ("other", "GET", "404"): [
             request("GET", "/secret"),
             request("GET", "/api/stores/1/secret"),
@@ -152,7 +154,7 @@ def assert_closed(found: Mapping[Series, float]) -> None:
     routes = {route.path for route in ROUTES} | {OTHER}
     for route, method, status in responses(found):
         assert route in routes
-        assert method in {"GET", "HEAD", "POST", "PUT", "OPTIONS", OTHER}
+        assert method in {"GET", "HEAD", "POST", "PUT", "PATCH", "OPTIONS", OTHER}
         assert status in {*map(str, STATUSES), OTHER}
 
 

@@ -35,7 +35,7 @@ STATUSES = {
 
 WAYS: dict[str, type[Connection]] = {"plain": Connection, "careful": Careful}
 
-METHODS = {"GET": 10, "HEAD": 4, "POST": 7, "PUT": 9, "OPTIONS": 1, "DELETE": 1}
+METHODS = {"GET": 10, "HEAD": 4, "POST": 7, "PUT": 6, "PATCH": 6, "OPTIONS": 1, "DELETE": 1}
 NAMES = ["a", "b", "Köln", "a+b", "x" * 30, 'q"q', "%41", "ö&ä"]
 QUERIES = {
     b"name": [
@@ -82,6 +82,10 @@ CONTENTS: list[bytes] = [
     ),
     *(
         b'{"name":"","address":null}',
+        b'{"address":null}',
+        b'{"address":"","id":3}',
+        b'{"address":"2 High Street"}',
+        b'{"name":null,"address":1}',
         b'{"name":"\\u0000"}',
         b'{"name":"%b"}' % (b"y" * 31),
         b'{"name":"\xff"}',
@@ -97,7 +101,9 @@ FIELDS: dict[bytes, tuple[float, list[bytes]]] = {
     b"access-control-request-method": (0.1, [b"PUT"]),
     b"content-type": (
         0.8,
-        [b"application/json"] * 9 + [b"text/plain", b"application/json;charset=latin1", b""],
+        [b"application/json"] * 9
+        + [b"text/plain", b"application/json;charset=latin1", b""]
+        + [b"application/merge-patch+json", b"Application/json-patch+json; v=1"],
     ),
     b"content-encoding": (0.1, [b"identity", b"gzip"]),
     b"range": (0.05, [b"bytes=0-1"]),
@@ -142,7 +148,7 @@ class Requests:
                 self._random.choice(self._random.choice([self._sent[-40:], keyed]) or self._sent)
             )
         method = self._random.choices([*METHODS], [*METHODS.values()])[0]
-        writes = method in ("POST", "PUT")
+        writes = method in ("POST", "PUT", "PATCH")
         content = self._random.choice(CONTENTS) if writes else b""
         asked = Asked(method, self._target(method), self._fields(), content)
         self._sent.append(asked)
@@ -167,7 +173,8 @@ class Requests:
     def _target(self, method: str) -> bytes:
         here = self._random.random()
         listed = b"/api/stores" if here < 0.5 else b"/api/stores/" + self._id()
-        path = {"POST": b"/api/stores", "PUT": b"/api/stores/" + self._id()}.get(method, listed)
+        store = b"/api/stores/" + self._id()
+        path = {"POST": b"/api/stores", "PUT": store, "PATCH": store}.get(method, listed)
         if here > 0.9:
             path = self._random.choice([b"/test", b"/api/stores/", b"/none", listed])
         count = self._random.choice([0, 0, 0, 1, 1, 2, 3])

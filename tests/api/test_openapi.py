@@ -21,7 +21,7 @@ from storekeeper.api.routes import docs
 from storekeeper.api.routing import ROUTES
 from storekeeper.concurrency import batcher
 from storekeeper.domain.errors import InvalidInput, Outcome
-from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload, Store
+from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload, PayloadPatch, Store
 from storekeeper.http import deadlines
 from storekeeper.http.request import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from storekeeper.http.response import MAX_BODY_BYTES, ErrorBody
@@ -96,7 +96,7 @@ async def test_every_documented_operation_responds_as_documented(tmp_path: Path)
     async with inside(tmp_path) as service:
         for method, path in operations_of(DOCUMENT["paths"]):
             with case((method, path)):
-                sent = body if method in ("post", "put") else None
+                sent = body if method in ("post", "put", "patch") else None
                 data = request(method.upper(), path.replace("{id}", "1"), sent)
                 if path == "/api/imports":
                     data = imports(b"id,name\n,Documented\n", "dry-run&match=id")
@@ -128,6 +128,10 @@ REFUSED: list[tuple[str, str, bytes, int]] = [
     ("put", STORE, request("PUT", "/api/stores/999999", A), 404),
     ("put", STORE, request("PUT", "/api/stores/1", A, "If-None-Match: *"), 412),
     ("put", STORE, request("PUT", "/api/stores/1", A, "Content-Encoding: gzip"), 415),
+    ("patch", STORE, request("PATCH", "/api/stores/1", b'{"name":null}'), 400),
+    ("patch", STORE, request("PATCH", "/api/stores/999999", A), 404),
+    ("patch", STORE, request("PATCH", "/api/stores/1", A, "If-None-Match: *"), 412),
+    ("patch", STORE, request("PATCH", "/api/stores/1", A, "Content-Encoding: gzip"), 415),
     ("get", STORE, request("GET", "/api/stores/1", None, "If-None-Match: *"), 304),
     ("get", STORE, request("GET", "/api/stores/1?at=x"), 400),
     ("get", STORE, request("GET", "/api/stores/none"), 404),
@@ -223,6 +227,11 @@ REQUESTS = {
             b"application/json", b"application/x-www-form-urlencoded"
         ),
         "compressed": post(b"{}", "Content-Encoding: gzip"),
+    },
+    "UnsupportedPatch": {
+        "a list of operations": request("PATCH", "/api/stores/1", b"[]").replace(
+            b"application/json", b"application/json-patch+json"
+        ),
     },
     "AnyError": {
         "400: no valid Host": get("/test").replace(HOST, b""),
@@ -409,7 +418,7 @@ def test_the_schemas_have_the_fields_of_the_types() -> None:
     """With their types and limits; what clients do not see, and what is only said to people,
     aside."""
     _, types = msgspec.json.schema_components(
-        (Store, Payload, ErrorBody), ref_template="#/components/schemas/{name}"
+        (Store, Payload, PayloadPatch, ErrorBody), ref_template="#/components/schemas/{name}"
     )
     for name, own in types.items():
         documented = DOCUMENT["components"]["schemas"][name]

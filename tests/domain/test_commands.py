@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,18 +18,21 @@ from storekeeper.domain.commands import (
     ChangeRow,
     Command,
     Create,
+    Patch,
     Remembered,
     Replace,
     Result,
     Tags,
     apply,
     keys_of,
+    keys_of_patches,
     memory_size,
+    patches,
     replacements,
     tag,
 )
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
-from storekeeper.domain.stores import Payload, Replay, Store
+from storekeeper.domain.stores import Payload, PayloadPatch, Replay, Store
 from tests.harness.stores import a_change, a_store_with, content
 
 NOW = 1_000_000_000
@@ -385,7 +389,7 @@ class Model:
         if not new and not self.version(id):
             return None
         held = len(self.history) if new else self.version(id)
-        wanted = (id, command.payload)
+        wanted = (id, self._wanted(command, held))
         same = not new and self.content(held)[:2] == wanted
         current = f'"{held}.{EPOCH}"'
         allowed = (
@@ -398,6 +402,13 @@ class Model:
             return self.content(held)
         self.history.append((*wanted, now))
         return self.content(len(self.history))
+
+    def _wanted(self, command: Command, held: int) -> Payload:
+        if not isinstance(command, Patch):
+            return command.payload
+        present = self.content(held)[1]
+        sent = msgspec.to_builtins(command.patch)
+        return Payload(sent.get("name", present.name), sent.get("address", present.address))
 
 
 @dataclass
@@ -412,24 +423,43 @@ class Rows:
     def before(self, commands: list[Command]) -> Before:
         """Return what the database says before a batch."""
         places = replacements(commands)
-        asked = {*keys_of(commands)}
+        patched = [row for row in patches(commands) if row[1] in self.stores]
+        asked, of_patches = {*keys_of(commands)}, {*keys_of_patches(commands)}
         return Before(
             len(self.stores),
             len(self.changes),
             self.changes[len(self.changes)][-3] if self.changes else 0,
             EPOCH,
-            {id: self.stores[id][0] for _, id, *_ in places if id in self.stores},
+            {id: self.stores[id][0] for _, id, *_ in (*places, *patched) if id in self.stores},
             {
                 place
                 for place, id, *sent in places
                 if id in self.stores and [*self.stores[id][2:-3]] == sent
-            },
+            }
+            | {row[0] for row in patched if self._is_equal(*row)},
             {
-                key: Remembered(request, self.changes[seq][1], seq)
+                key: Remembered(
+                    request,
+                    self.changes[seq][1],
+                    seq,
+                    Payload(*self.changes[seq][2:4]) if key in of_patches else None,
+                )
                 for key, request, seq in self.keys
                 if key in asked
             },
+            {
+                place: (
+                    self.stores[id][2] if keeps_name else "",
+                    self.stores[id][3] if keeps_address else None,
+                )
+                for place, id, _, _, keeps_name, keeps_address in patched
+            },
         )
+
+    def _is_equal(self, _: int, id: int, name: str, address: str | None, *keeps: int) -> bool:
+        present, (keeps_name, keeps_address) = self.stores[id], keeps
+        is_same_name = bool(keeps_name) or present[2] == name
+        return is_same_name and (bool(keeps_address) or present[3] == address)
 
     def keep(self, batch: Batch) -> None:
         """Write the rows of a batch."""
@@ -458,6 +488,11 @@ def _as_modelled(result: Result) -> object:
 
 IDS = st.integers(0, 5)
 PAYLOADS = st.builds(Payload, st.sampled_from("AB"), st.none() | st.just("x"))
+PATCHES = st.builds(
+    PayloadPatch,
+    st.sampled_from(["A", "B", msgspec.UNSET]),
+    st.sampled_from([None, "", "x", msgspec.UNSET]),
+)
 TAGS = st.just(ANY) | st.frozensets(
     st.builds(tag, st.integers(0, 9), st.sampled_from([EPOCH] * 4 + [OTHER]))
 )
@@ -472,7 +507,8 @@ def _keyed(command: Command, key: str | None) -> Command:
 COMMANDS = st.builds(
     _keyed,
     st.builds(Create, PAYLOADS, st.none() | TAGS)
-    | st.builds(Replace, IDS, PAYLOADS, st.none() | TAGS, st.none() | TAGS),
+    | st.builds(Replace, IDS, PAYLOADS, st.none() | TAGS, st.none() | TAGS)
+    | st.builds(Patch, IDS, PATCHES, st.none() | TAGS, st.none() | TAGS),
     KEYS,
 )
 STEPS = st.sampled_from([1, -1, 1_000_000_000])

@@ -102,12 +102,14 @@ def corpus() -> Iterator[tuple[str, bytes]]:
             ("POST", "/api/stores"),
             ("PUT", "/api/stores/2"),
             ("PUT", "/api/stores/none"),
+            ("PATCH", "/api/stores/2"),
         ):
             yield f"{method} {target} {field}", request(method, target, b'{"name":"C"}', field)
     for method, target in (
         ("POST", "/api/stores"),
         ("PUT", "/api/stores/2"),
         ("PUT", "/api/stores/none"),
+        ("PATCH", "/api/stores/2"),
     ):
         yield from writes(method, target)
     yield from ((name, data) for name, (_, data) in REFUSED.items())

@@ -17,6 +17,7 @@ from storekeeper.domain.commands import (
     Remembered,
     Result,
     apply,
+    patches,
     replacements,
 )
 from storekeeper.domain.errors import Unavailable
@@ -114,14 +115,24 @@ class InMemory:
             for place, id, *sent in replacements([command])
             if 1 <= id <= len(stores) and sent == content(stores[id - 1])
         ]
+        kept: dict[int, tuple[str, str | None]] = {}
+        for place, id, name, address, keeps_name, keeps_address in patches([command]):
+            if 1 <= id <= len(stores):
+                present = stores[id - 1]
+                kept[place] = present.name, present.address
+                same_name = keeps_name or name == present.name
+                if same_name and (keeps_address or address == present.address):
+                    equal.append(place)
         versions = {store.id: store.version for store in stores}
-        before = Before(len(stores), len(self.changes), 0, EPOCH, versions, equal, self._remembered)
+        version, known = len(self.changes), self._remembered
+        before = Before(len(stores), version, 0, EPOCH, versions, equal, known, kept)
         batch = apply([command], before, 1000 * (len(self.changes) + 1))
         self.changes += batch.changes
         [result] = batch.results
         for key, request, _ in batch.keys:
             assert isinstance(result, Store)
-            self._remembered[key] = Remembered(request, result.id, result.version)
+            became = Payload(result.name, result.address)
+            self._remembered[key] = Remembered(request, result.id, result.version, became)
         assert command.key is None or commands.keys_of([command]) == [command.key[0]]
         return Done(result)
 

@@ -14,7 +14,7 @@ import uvloop
 from msgspec.structs import replace
 
 from storekeeper.domain import commands
-from storekeeper.domain.commands import Before, Command, Create
+from storekeeper.domain.commands import Before, Command, Create, Replace
 from storekeeper.http import request as heads
 from storekeeper.http.connection import Connection
 from storekeeper.http.reader import Phase, RequestReader
@@ -70,7 +70,7 @@ def twice(self: SqliteCollection, command: Command, write: Any = SqliteCollectio
 
 
 def pretends(self: SqliteCollection, command: Command, write: Any = SqliteCollection.write) -> Any:
-    if isinstance(command, Create):
+    if not isinstance(command, Replace):
         return write(self, command)
     future = asyncio.get_running_loop().create_future()
     future.set_result(a_store_with(command.id, command.payload, 1, "epoch"))

@@ -92,7 +92,7 @@ class Ledger:
         assert written.key not in self._keys, f"key {written.key!r} was not replayed"
         id, name, address = written.store
         assert written.method == b"POST" or id in self.stores, (
-            f"a PUT was answered with {written.store}"
+            f"a {written.method!r} was answered with {written.store}"
         )
         self._check_match(written)
         if written.method == b"POST" or self.stores[id][:2] != (name, address):
@@ -108,7 +108,7 @@ class Ledger:
         if not written.if_match:
             return
         version = self.changes
-        if written.method == b"PUT":
+        if written.method != b"POST":
             version = self.stores[written.store[0]][2]
         current = f'"{version}.{self._epoch}"'
         allowed = read_tags(list(written.if_match))
@@ -123,7 +123,7 @@ class Ledger:
           FROM changes AS change WHERE seq = ?"""
         *store, previous = self._connection.execute(change, (version,)).get
         assert tuple(store) == written.store, f"{store} was done, {written.store} was acknowledged"
-        assert written.method == b"PUT" or not previous, f"a POST replaced {store}"
+        assert written.method != b"POST" or not previous, f"a POST replaced {store}"
         assert self._version(written.response) == version, (
             f"version {version} was done: {written.response}"
         )

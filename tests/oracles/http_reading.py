@@ -41,7 +41,7 @@ class Asked:
 
     @property
     def writes(self) -> bool:
-        return self.method in (b"POST", b"PUT")
+        return self.method in (b"POST", b"PUT", b"PATCH")
 
 
 def requests_in(sent: bytes) -> Iterator[Asked]:

@@ -24,7 +24,7 @@ _EXPOSED = (
     "etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate"
 )
 _PREFLIGHT = {
-    "access-control-allow-methods": "GET, HEAD, POST, PUT",
+    "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH",
     "access-control-allow-headers": (
         "authorization, content-type, if-match, if-none-match, idempotency-key, last-event-id"
     ),
@@ -32,7 +32,7 @@ _PREFLIGHT = {
 }
 _METHODS = {
     "stores": ("GET", "HEAD", "POST"),
-    "store": ("GET", "HEAD", "PUT"),
+    "store": ("GET", "HEAD", "PUT", "PATCH"),
     "test": ("GET", "HEAD"),
 }
 _JSON = "application/json; charset=utf-8"
@@ -129,7 +129,7 @@ class Model:
             raise Refused(405, "Method Not Allowed", allow)
         if route == "test":
             return Expected(200, {"content-type": "text/plain; charset=utf-8"}, b"OK")
-        if asked.method in ("POST", "PUT"):
+        if asked.method in ("POST", "PUT", "PATCH"):
             return self._write(asked, id if route == "store" else None, by)
         return (
             self._read_one(asked, id, query) if route == "store" else self._read_list(asked, query)
@@ -254,15 +254,16 @@ class Model:
         stores = {id: (name, address) for id, name, address in self.changes[:version]}
         return stores, {id: seq for seq, (id, *_) in enumerate(self.changes[:version], 1)}
 
-    # Writes (decisions 3 to 14 and 33 to 36).
+    # Writes (decisions 3 to 14, 33 to 36 and 56).
 
     def _write(self, asked: Asked, id: bytes | None, by: bytes | None) -> Expected:
         _check_type(asked)
         key, if_match, if_none_match = _read_conditions(asked, creates=id is None)
-        content = _read_payload(asked.body)
+        read = _read_patch if asked.method == "PATCH" else _read_payload
+        sent = read(asked.body)
         number = None if id is None else _number(id)
         tags = None if if_match is None else _tags(if_match)
-        request = (asked.method, number, content, tags)
+        request = (asked.method, number, sent, tags)
         if key is not None and (by, key) in self._keys:
             before, response = self._keys[by, key]
             if before != request:
@@ -273,6 +274,10 @@ class Model:
             raise _missing(id)
         store = len(stores) + 1 if number is None else number
         current = _tag(len(self.changes) if number is None else versions[number])
+        name, address = stores.get(store, ("", None))
+        content = sent.get("name", name), sent.get("address", address)
+        if asked.method == "PUT":
+            content = sent["name"], sent.get("address")
         same = stores.get(store) == content
         if not _matches(if_match, current) or _matches(if_none_match, current, missing=False):
             raise Refused(412, None, {"etag": current})
@@ -366,6 +371,8 @@ def _matches(lines: list[bytes] | None, current: str, *, missing: bool = True) -
 
 
 def _check_type(asked: Asked) -> None:
+    if asked.method == "PATCH":
+        _check_type_of_patch(asked)
     types = asked.values(b"content-type")
     pattern = (
         rb'(?i)application/([a-z.-]+\+)?json *(; *(?!charset)[a-z]+=[^;]*)?(; *charset="?utf-8"?)?'
@@ -376,6 +383,23 @@ def _check_type(asked: Asked) -> None:
         raise Refused(415)
     if any(each.lower() not in (b"", b"identity") for each in asked.values(b"content-encoding")):
         raise Refused(415)
+
+
+def _check_type_of_patch(asked: Asked) -> None:
+    """Refuse what is not a merge patch; a Content-Encoding is refused as of any write."""
+    types = asked.values(b"content-type")
+    lists = [each for each in types if each.lower().startswith(b"application/json-patch+json")]
+    try:
+        _check_type(asked._replace(method="PUT", fields=_without_coding(asked)))
+    except Refused:
+        lists = [b"another type"]
+    if lists:
+        accepted = "application/merge-patch+json, application/json"
+        raise Refused(415, None, {"accept-patch": accepted})
+
+
+def _without_coding(asked: Asked) -> Fields:
+    return [field for field in asked.fields if field[0] != b"content-encoding"]
 
 
 def _read_conditions(
@@ -398,19 +422,34 @@ def _read_conditions(
     return (found[1] or found[2]) if found else None, if_match or None, if_none_match or None
 
 
-def _read_payload(body: bytes) -> tuple[str, str | None]:
+def _read_patch(body: bytes) -> dict[str, Any]:
+    return _read_payload(body, is_patch=True)
+
+
+def _read_payload(body: bytes, *, is_patch: bool = False) -> dict[str, Any]:
+    """Return the fields that a body has."""
     try:
         payload = json.loads(body.decode()) if body else None
     except ValueError:
         raise Refused(400, "Invalid request payload JSON format") from None
     if not isinstance(payload, dict):
         raise invalid("payload", [], '"value" must be of type object')
-    said = {key: rule for key in ("name", "address") if (rule := _rule(key, payload))}
+    said = {
+        key: rule
+        for key in ("name", "address")
+        if (rule := (_rule_of_patch if is_patch else _rule)(key, payload))
+    }
     if said:
         raise invalid(
             "payload", list(said), ". ".join(f'"{key}" {rule}' for key, rule in said.items())
         )
-    return payload["name"], payload.get("address")
+    return {key: payload[key] for key in ("name", "address") if key in payload}
+
+
+def _rule_of_patch(key: str, patch: dict[str, Any]) -> str | None:
+    if key not in patch or (key == "address" and patch[key] is None):
+        return None
+    return "is required" if patch[key] is None else _rule(key, patch)
 
 
 def _rule(key: str, payload: dict[str, Any]) -> str | None:

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import msgspec
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from storekeeper.domain.stores import Payload, Store
+from storekeeper.domain.commands import Patch
+from storekeeper.domain.stores import Payload, PayloadPatch, Store
 from storekeeper.storage.collection import Collection
 from tests.harness.collection import create, get, replace, stores
 from tests.harness.databases import Database, handle
@@ -21,6 +23,11 @@ TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 # Few names, so that they collide; some of any kind.
 NAMES = st.sampled_from(["A", "a", "A ", "é", "e\u0301"]) | st.text(TEXT, min_size=1, max_size=30)
 PAYLOADS = st.builds(Payload, NAMES, st.none() | st.text(TEXT, max_size=50))
+PATCHES = st.builds(
+    PayloadPatch,
+    NAMES | st.just(msgspec.UNSET),
+    st.sampled_from([None, "", msgspec.UNSET]) | st.text(TEXT, max_size=50),
+)
 HANDLES = st.sampled_from([0, 1])
 IDS = st.integers(0, 12) | st.integers(0, 2**70)
 
@@ -78,6 +85,13 @@ class Model(RuleBasedStateMachine):
     def replace(self, one: int, id: int, payload: Payload) -> None:
         expected = self.expect(id, payload) if id else None
         assert self.ask(one, lambda collection: replace(collection, id, payload)) == expected
+
+    @rule(one=HANDLES, id=IDS, patch=PATCHES)
+    def patch(self, one: int, id: int, patch: PayloadPatch) -> None:
+        expected = None
+        if 0 < id <= len(self.stores):
+            expected = self.expect(id, patch.applied_to(*content(self.stores[id - 1])))
+        assert self.ask(one, lambda collection: collection.write(Patch(id, patch))) == expected
 
     @rule(
         one=HANDLES,

@@ -3,15 +3,16 @@ transaction."""
 
 import asyncio
 import time
-from typing import cast
+from importlib import import_module
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from storekeeper.domain import commands
-from storekeeper.domain.commands import ANY, Command, Create, Replace, tag
+from storekeeper.domain.commands import ANY, Command, Create, Patch, Replace, tag
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
-from storekeeper.domain.stores import Payload, Replay, Store
+from storekeeper.domain.stores import Payload, PayloadPatch, Replay, Store
 from storekeeper.log import events
 from storekeeper.storage.collection import Collection
 from tests.harness.collection import create, get, listing, numbered, stores
@@ -163,6 +164,125 @@ class TestConditions:
             await asyncio.gather(*map(count_up, range(COUNTERS)))
             assert await get(one, 1) == a_store(1, "Counter", "120", 121)
         assert len(database.changes()) == 121
+
+
+KEPT = msgspec.UNSET
+PATCHED: list[tuple[Any, Any, tuple[str, str | None]]] = [
+    # name and address that are sent, the content of a store "Old" at "1 Road" afterwards
+    (KEPT, KEPT, ("Old", "1 Road")),
+    ("Old", "1 Road", ("Old", "1 Road")),
+    ("Old", KEPT, ("Old", "1 Road")),
+    (KEPT, "1 Road", ("Old", "1 Road")),
+    ("New", KEPT, ("New", "1 Road")),
+    (KEPT, "2 Road", ("Old", "2 Road")),
+    (KEPT, None, ("Old", None)),
+    (KEPT, "", ("Old", "")),
+    ("New", None, ("New", None)),
+    ('"{a},\\ü🏪', "b\n", ('"{a},\\ü🏪', "b\n")),
+]
+
+
+class TestPatches:
+    """A patch changes the fields that it has, and no other (decision 56)."""
+
+    async def test_it_writes_what_it_has_and_keeps_the_rest(self, database: Database) -> None:
+        async with handle(database) as collection:
+            await collection.load([Payload("Old", "1 Road")] * len(PATCHED))
+            sent = [
+                (collection, Patch(id, PayloadPatch(name, address)))
+                for id, (name, address, _) in enumerate(PATCHED, 1)
+            ]
+            found = await outcomes(*sent)
+            version = len(PATCHED)
+            for id, (result, (_, _, wanted)) in enumerate(zip(found, PATCHED, strict=True), 1):
+                version += wanted != ("Old", "1 Road")
+                own = id if wanted == ("Old", "1 Road") else version
+                assert result == a_store(id, *wanted, own) == await get(collection, id)
+            assert await collection.write(Patch(99, PayloadPatch("New"))) is None
+            assert await collection.write(Patch(2**70, PayloadPatch("New"))) is None
+        assert len(database.changes()) == version
+
+    async def test_two_people_who_change_one_field_each_lose_nothing(
+        self, database: Database
+    ) -> None:
+        """Neither sends a condition; in one batch, and over two handles."""
+        async with handle(database) as one, handle(database) as two:
+            for id, other in ((1, one), (2, two)):
+                await one.load([Payload("Old", "1 Road")])
+                await outcomes(
+                    (one, Patch(id, PayloadPatch("New"))),
+                    (other, Patch(id, PayloadPatch(address="2 Road"))),
+                )
+                seen = await get(two, id)
+                assert seen is not None
+                assert (seen.name, seen.address) == ("New", "2 Road")
+        assert len(database.changes()) == 6
+
+    async def test_it_follows_what_was_written_before_it_in_one_batch(
+        self, database: Database
+    ) -> None:
+        async with handle(database) as one:
+            await one.load([Payload("Old", "1 Road")])
+            await outcomes(
+                (one, Replace(1, Payload("Newer"))),
+                (one, Patch(1, PayloadPatch(address="2 Road"))),
+                (one, Patch(1, PayloadPatch(address="2 Road"))),
+                (one, Create(Payload("Second", "2"))),
+                (one, Patch(2, PayloadPatch("Third"))),
+            )
+            assert await get(one, 1) == a_store(1, "Newer", "2 Road", 3)
+            assert await get(one, 2) == a_store(2, "Third", "2", 5)
+        assert len(database.changes()) == 5
+
+    async def test_its_tag_is_compared_and_its_key_gives_what_the_store_became(
+        self, database: Database
+    ) -> None:
+        async with handle(database) as one:
+            await one.load([Payload("Old", "1 Road")])
+            current = await tags(one, 1)
+            patch = Patch(1, PayloadPatch("New"), current, key=("k", 1))
+            assert await written(one, patch) == a_store(1, "New", "1 Road", 2)
+            for refused in (
+                Patch(1, PayloadPatch("Newer"), current),
+                Patch(1, PayloadPatch("New"), current),
+                Patch(1, PayloadPatch(), if_none_match=ANY),
+            ):
+                with pytest.raises(PreconditionFailed, match="its version is 2 now"):
+                    await one.write(refused)
+            await one.write(Replace(1, Payload("Later")))
+            again, other = await outcomes((one, patch), (one, patch))
+            assert type(again) is Replay
+            assert again == other == Replay(1, "New", "1 Road", 2, again.epoch)
+            with pytest.raises(KeyReused):
+                await one.write(msgspec.structs.replace(patch, key=("k", 2)))
+            assert await get(one, 1) == a_store(1, "Later", None, 3)
+        assert len(database.changes()) == 3
+
+    async def test_a_batch_that_keeps_too_much_is_committed_in_parts(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in ("sqlite", "postgres"):
+            writer = import_module(f"storekeeper.storage.{module}.writer")
+            monkeypatch.setattr(writer, "MAX_KEPT_BYTES", 100)
+        addresses = ["a" * 40, "b" * 60, "c" * 61, "d" * 300, "", "e" * 50]
+        async with handle(database) as one:
+            await one.load([Payload("Old", address) for address in addresses])
+            for name in ("New", "Newer"):  # the second time, half of them are replays
+                patches = [
+                    Patch(id, PayloadPatch("New" if id % 2 else name), key=(f"k{id}", id % 2))
+                    for id in range(1, 7)
+                ]
+                if name == "Newer":
+                    patches = [
+                        patch if patch.id % 2 else msgspec.structs.replace(patch, key=None)
+                        for patch in patches
+                    ]
+                found = await outcomes(*((one, patch) for patch in patches))
+                shown = [(each.name, each.address) for each in found if isinstance(each, Store)]
+                assert shown == [
+                    ("New" if id % 2 else name, address) for id, address in enumerate(addresses, 1)
+                ]
+        assert len(database.changes()) == 15
 
 
 class TestUnchanged:

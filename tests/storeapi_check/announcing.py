@@ -57,6 +57,8 @@ class Announcing(Reference):
                     target, query, self.matching(query["name"]) if "name" in query else self.all()
                 )
             )
+        if method == "PATCH" and parts.path.startswith("/api/stores/"):
+            return self.patch(parts.path.rpartition("/")[2], self.parse(body))
         return self.tagged(super().handle(method, target, body), parts.path)
 
     def is_bad(self, name: str, values: list[str]) -> bool:
@@ -127,6 +129,15 @@ class Announcing(Reference):
             if self.is_same(store, payload):
                 return self.located(self.success("update", self.show(store, "update")), store["id"])
         return self.written(super().update(id, payload), int(id) if id.isdigit() else 0)
+
+    def patch(self, id: str, patch: Any) -> Response:
+        if not isinstance(patch, dict):
+            return self.reject("update", self.problems(patch, "update"))
+        return self.update(id, self.merged(self.find(id) or {}, patch))
+
+    def merged(self, store: Store, patch: Store) -> Store:
+        whole = {name: store.get(name) for name in ("name", "address")} | patch
+        return {name: value for name, value in whole.items() if value is not None}
 
     def is_same(self, store: Store, payload: Any) -> bool:
         return self.values(payload, store, "update").items() <= store.items()

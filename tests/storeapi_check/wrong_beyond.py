@@ -37,6 +37,11 @@ def _matching_only(self: Announcing, current: str) -> Response | None:
     return refusal
 
 
+def _patched_whatever_the_tag(self: Announcing, id: str, patch: Any) -> Response:
+    self.sent = {name: text for name, text in self.sent.items() if name != "if-match"}
+    return A.patch(self, id, patch)
+
+
 def _passes_with_any_tag(self: Announcing, id: str, payload: Any) -> Response:
     store = self.find(id)
     if store and not self.problems(payload, "update") and self.is_same(store, payload):
@@ -120,6 +125,22 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "same content passes with any tag": (
         "same-content-is-no-change",
         {"update": _passes_with_any_tag},
+    ),
+    "patch replaces": (
+        "a-patch-keeps-what-it-does-not-have",
+        {"merged": lambda self, store, patch: {"name": store.get("name")} | patch},
+    ),
+    "patch keeps an address that is null": (
+        "a-patch-keeps-what-it-does-not-have",
+        {
+            "merged": lambda self, store, patch: A.merged(
+                self, store, {name: value for name, value in patch.items() if value is not None}
+            )
+        },
+    ),
+    "patch ignores If-Match": (
+        "a-patch-keeps-what-it-does-not-have",
+        {"patch": _patched_whatever_the_tag},
     ),
     "key is ignored": ("a-key-works-once", {"key": lambda self: ""}),
     "key counts with its quotes": (

@@ -30,6 +30,8 @@ _COMPRESSED = re.compile(rb'(?:-gzip|-br|-zstd|-deflate|;gzip)(?=")')
 _KEY = re.compile(rb"[ \t]*%b[ \t]*" % KEY)
 _encode = msgspec.json.Encoder().encode
 
+ACCEPT_PATCH = b"accept-patch: application/merge-patch+json, application/json\r\n"
+
 REPLAYED = JSON + b"idempotent-replayed: true\r\n"
 """The fields of a response that is given again (decision 36)."""
 
@@ -57,17 +59,19 @@ class Preconditions(msgspec.Struct, frozen=True):
         return f"{token_number} {sent}" if token_number else sent, request
 
 
-def check_type(headers: Fields) -> Response | None:
-    """Return the refusal of a write whose body is not JSON."""
+def check_type(headers: Fields, *, is_patch: bool = False) -> Response | None:
+    """Return the refusal of a write whose body is not JSON; for a PATCH, of one that is not a merge
+    patch (decision 56)."""
     types = [value for name, value in headers if name == b"content-type"]
     # A page of another site may send a body without a type, for which browsers make no preflight
     # (decision 14).
     is_json = all(map(_is_json, types)) if types else field(headers, b"origin") is None
-    return (
-        check_coding(headers)
-        if is_json
-        else error_response(415, "Send the body as application/json")
-    )
+    if is_patch and (not is_json or any(map(_is_json_patch, types))):
+        problem = "Send the body as application/merge-patch+json"
+        return error_response(415, problem, headers=ACCEPT_PATCH)
+    if not is_json:
+        return error_response(415, "Send the body as application/json")
+    return check_coding(headers)
 
 
 def check_coding(headers: Fields) -> Response | None:
@@ -126,6 +130,11 @@ def parse_tags(value: bytes) -> Tags | None:
     if _LIST.fullmatch(value):
         return frozenset(_OPAQUE.findall(_COMPRESSED.sub(b"", value).decode("latin-1")))
     return ANY if value.strip(b" \t") == b"*" else None
+
+
+def _is_json_patch(content_type: bytes) -> bool:
+    """Return whether a Content-Type is that of a list of operations (RFC 6902)."""
+    return content_type.lower().partition(b";")[0].strip() == b"application/json-patch+json"
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -11,7 +11,7 @@ from storekeeper.http.request import BodyLimit
 Scope = Literal["read", "write"]
 """The permission that a request needs; None stands for a request that needs none."""
 
-METHODS = ("GET", "HEAD", "POST", "PUT")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH")
 """All methods that a route has; OPTIONS goes with every path. `http.plain` reads no others."""
 
 _READ = ("GET", "HEAD", "OPTIONS")
@@ -39,7 +39,7 @@ class Route(msgspec.Struct, frozen=True, eq=False):
 
 ROUTES = (
     Route("stores", "/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
-    Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "OPTIONS")),
+    Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "PATCH", "OPTIONS")),
     Route("export", "/api/export", _READ),
     Route("changes", "/api/changes", _READ),
     Route("imports", "/api/imports", ("POST", "OPTIONS"), body=BodyLimit(64 * 2**20, 120.0, 10.0)),
@@ -56,8 +56,8 @@ ROUTES = (
     Route("root", "/", (), is_open=True),
     Route("server", "*", (), is_open=True),
 )
-"""One method of a route writes, at most: the hash of a request with a key has the route and no
-method."""
+"""One method of a route writes, or PATCH too: the hash of a request with a key has the route, and
+only for a PATCH the method."""
 
 _MAX_DIGITS = 19
 _BY_PATH = {route.path.encode(): route for route in ROUTES}

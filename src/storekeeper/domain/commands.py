@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias, final
 import msgspec
 
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
-from storekeeper.domain.stores import Payload, Replay, Store
+from storekeeper.domain.stores import Payload, PayloadPatch, Replay, Store
 
 MIN_KEY_AGE = 24 * 60 * 60 * 1000
 """Milliseconds for which an Idempotency-Key is kept, if no more than MAX_KEYS later ones come
@@ -60,6 +60,7 @@ class Create(msgspec.Struct, frozen=True):
     token_number: int = 0
 
 
+@final
 class Replace(msgspec.Struct, frozen=True):
     """Replace the content of the store of that id, a non-negative integer; nothing if there is
     none.
@@ -76,13 +77,35 @@ class Replace(msgspec.Struct, frozen=True):
     token_number: int = 0
 
 
-Command: TypeAlias = Create | Replace
+@final
+class Patch(msgspec.Struct, frozen=True):
+    """Change the fields of a store that `patch` has, and keep the others. All else is as in
+    Replace."""
+
+    id: int
+    patch: PayloadPatch
+    if_match: Tags | None = None
+    if_none_match: Tags | None = None
+    key: Key | None = None
+    token_number: int = 0
+
+
+Command: TypeAlias = Create | Replace | Patch
 
 Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
-"""The store as a command left it, None if a replace found no store, or why nothing was written."""
+"""The store as a command left it, None if there is no store of that id, or why nothing was
+written."""
 
 ChangeRow: TypeAlias = tuple[int, int, str, str | None, int, int, int]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
+
+PatchRow: TypeAlias = tuple[int, int, str, str | None, int, int]
+"""Place and id of a patch, its name and address, and whether, 1 or 0, the store keeps its own
+name and its own address instead."""
+
+MAX_KEPT_BYTES = 8 * 2**20
+"""Bytes of addresses that the patches of a batch may keep. If they would keep more, the batch is
+committed in parts."""
 
 KeyEntry: TypeAlias = tuple[str, int, int]
 """A key to remember, the hash of its request, and the change that is its response."""
@@ -93,21 +116,24 @@ class Remembered(NamedTuple):
     of its response.
 
     The hash covers the content, so the response to a request with the same hash has the content
-    of that request.
+    of that request. Of a patch it covers only what was sent: `content` is what the store became.
     """
 
     request: int
     id: int
     version: int
+    content: Payload | None = None
 
 
 class Before(msgspec.Struct, frozen=True):
     """The collection before a batch, as the database has it inside the batch's transaction.
 
     `count` is how many stores there are; `at` is the time of the latest change, in milliseconds
-    since 1970. By id, `versions` has the version of each store of `replacements` that exists.
-    `equal` has the places in the batch of those replaces that would change no content.
-    `remembered` has each key of `keys_of` that the database has.
+    since 1970. By id, `versions` has the version of each store of `replacements` and `patches`
+    that exists. `equal` has the places in the batch of those commands that would change no content.
+    `remembered` has each key of `keys_of` that the database has, with its content if it is one of
+    `keys_of_patches`. `kept` has, by its place, the name and the address of the store of each
+    patch, as far as the patch keeps them.
     """
 
     count: int
@@ -117,6 +143,7 @@ class Before(msgspec.Struct, frozen=True):
     versions: Mapping[int, int] = {}
     equal: Container[int] = ()
     remembered: Mapping[str, Remembered] = {}
+    kept: Mapping[int, tuple[str, str | None]] = {}
 
 
 def replacements(commands: Iterable[Command]) -> list[tuple[int, int, str, str | None]]:
@@ -129,17 +156,40 @@ def replacements(commands: Iterable[Command]) -> list[tuple[int, int, str, str |
     ]
 
 
+def patches(commands: Iterable[Command]) -> list[PatchRow]:
+    """Return the row of each patch; the database compares it with what it has, and gives what the
+    patch keeps."""
+    return [
+        _patch_row(place, command)
+        for place, command in enumerate(commands)
+        if type(command) is Patch
+    ]
+
+
+def _patch_row(place: int, command: Patch) -> PatchRow:
+    sent = command.patch.applied_to("", None)
+    keeps_name = int(command.patch.name is msgspec.UNSET)
+    keeps_address = int(command.patch.address is msgspec.UNSET)
+    return place, command.id, sent.name, sent.address, keeps_name, keeps_address
+
+
 def keys_of(commands: Iterable[Command]) -> list[str]:
     """Return the keys of a batch, some perhaps twice."""
     return [command.key[0] for command in commands if command.key is not None]
 
 
+def keys_of_patches(commands: Iterable[Command]) -> list[str]:
+    """Return the keys of patches: a replay needs what the store became."""
+    return keys_of(command for command in commands if type(command) is Patch)
+
+
 def memory_size(command: Command) -> int:
     """Return the bytes of memory that a command takes while it waits: its texts and its tags."""
     tags = [*(command.if_match or ())]
-    if type(command) is Replace:
+    if type(command) is not Create:
         tags += command.if_none_match or ()
-    return sum(map(getsizeof, (command.payload.name, command.payload.address, *tags)))
+    content = command.patch if type(command) is Patch else command.payload
+    return sum(map(getsizeof, (content.name, content.address, *tags)))
 
 
 def apply(commands: Iterable[Command], before: Before, now: int) -> "Batch":
@@ -186,17 +236,23 @@ class Batch:
         if (known := self._remembered.get(key)) is not None:
             if known.request != request:
                 return KeyReused("The Idempotency-Key was used for another request: send a new one")
-            return Replay(
-                known.id, command.payload.name, command.payload.address, known.version, self._epoch
-            )
+            return self._replay(command, known)
         result = self._write(place, command)
         if isinstance(result, Store):
-            self._remembered[key] = Remembered(request, result.id, result.version)
+            content = Payload(result.name, result.address)
+            self._remembered[key] = Remembered(request, result.id, result.version, content)
             self.keys.append((key, request, result.version))
         return result
 
+    def _replay(self, command: Command, known: Remembered) -> Replay:
+        content = known.content if type(command) is Patch else command.payload
+        assert content is not None, "the history has what the store became"
+        return Replay(known.id, content.name, content.address, known.version, self._epoch)
+
     def _write(self, place: int, command: Command) -> Result:
-        return self._create(command) if type(command) is Create else self._replace(place, command)
+        if type(command) is Create:
+            return self._create(command)
+        return self._replace(place, command)
 
     def _create(self, command: Create) -> Result:
         if command.if_match is not None and not matches(
@@ -208,14 +264,17 @@ class Batch:
         self.count += 1
         return self._change(self.created, self.count, command.payload, command.token_number)
 
-    def _replace(self, place: int, command: Replace) -> Result:
-        id, payload = command.id, command.payload
+    def _replace(self, place: int, command: Replace | Patch) -> Result:
+        id = command.id
         latest = self.replaced if id <= self._before.count else self.created
         if (earlier := latest.get(id)) is not None:
-            version = earlier[0]
-            equal = earlier[2] == payload.name and earlier[3] == payload.address
+            version, _, name, address, *_ = earlier
+            payload = _content(command, name, address)
+            equal = name == payload.name and address == payload.address
         elif id in self._before.versions:
             version = self._before.versions[id]
+            name, address = self._before.kept.get(place, ("", None))
+            payload = _content(command, name, address)
             equal = place in self._before.equal
         else:
             return None
@@ -238,7 +297,15 @@ class Batch:
         return Store(id, name, address, version, self._epoch)
 
 
-def _refusal(command: Replace, current: str) -> str:
+def _content(command: Replace | Patch, name: str, address: str | None) -> Payload:
+    """Return what a store becomes that has this name and address, as far as the command keeps
+    them."""
+    if type(command) is Replace:
+        return command.payload
+    return command.patch.applied_to(name, address)
+
+
+def _refusal(command: Replace | Patch, current: str) -> str:
     if command.if_none_match is not None and matches(command.if_none_match, current):
         return "matches If-None-Match"
     # Also if the store is what the payload says: two clients with one tag must not both win

@@ -40,6 +40,22 @@ class Payload(msgspec.Struct, frozen=True):
     address: str | None = None
 
 
+class PayloadPatch(msgspec.Struct, frozen=True):
+    """The fields of a store that a client sends to change only these; UNSET are the others."""
+
+    name: (
+        Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | msgspec.UnsetType
+    ) = msgspec.UNSET
+    address: str | msgspec.UnsetType | None = msgspec.UNSET
+
+    def applied_to(self, name: str, address: str | None) -> Payload:
+        """Return what a store with this content becomes."""
+        return Payload(
+            name if self.name is msgspec.UNSET else self.name,
+            address if self.address is msgspec.UNSET else self.address,
+        )
+
+
 class Store(msgspec.Struct, frozen=True):
     """A store of the collection. Clients see `id`, `name` and `address`.
 
@@ -81,6 +97,34 @@ def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
         broken["name"] = reason
     if "address" in value and (reason := _broken_by_address(address)):
         broken["address"] = reason
+    _raise_if_broken(value, broken, reject_unknown=reject_unknown)
+    return Payload(name, address)
+
+
+def check_patch(value: object, *, reject_unknown: bool = False) -> PayloadPatch:
+    """Return the patch in `value`, a JSON merge patch (RFC 7396). Raises InvalidInput, which has
+    every violation.
+
+    Null removes a field: the address, never the name (decision 56).
+    """
+    if type(value) is not dict:
+        raise InvalidInput("payload", whole=_NOT_OBJECT)
+    name = value.get("name", msgspec.UNSET)
+    address = value.get("address", msgspec.UNSET)
+    broken: dict[str, Reason] = {}
+    if name is None:
+        broken["name"] = Reason.REQUIRED
+    elif name is not msgspec.UNSET and (reason := _broken_by_name(name)):
+        broken["name"] = reason
+    if address not in (None, msgspec.UNSET) and (reason := _broken_by_address(address)):
+        broken["address"] = reason
+    _raise_if_broken(value, broken, reject_unknown=reject_unknown)
+    return PayloadPatch(name, address)
+
+
+def _raise_if_broken(
+    value: dict[str, object], broken: dict[str, Reason], *, reject_unknown: bool
+) -> None:
     if reject_unknown:
         unknown = [key for key in value if key not in Payload.__struct_fields__]
         broken |= dict.fromkeys(unknown, Reason.NOT_ALLOWED)
@@ -89,7 +133,6 @@ def check_payload(value: object, *, reject_unknown: bool = False) -> Payload:
             field: Violation(reason, rule_of(reason, field)) for field, reason in broken.items()
         }
         raise InvalidInput("payload", violations)
-    return Payload(name, address)
 
 
 def max_length(field: str) -> int:

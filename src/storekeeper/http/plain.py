@@ -69,7 +69,7 @@ _NOT_PLAIN = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 _CONNECTION = frozenset((b"connection", b"proxy-connection"))  # the same to llhttp
 _ONCE = frozenset((b"host", b"content-length"))
 
-_LINE = re.compile(rb"(GET|HEAD|POST|PUT) (/[!$->@-~]*(?:\?[!$-~]*)?) HTTP/1\.1")
+_LINE = re.compile(rb"(GET|HEAD|POST|PUT|PATCH) (/[!$->@-~]*(?:\?[!$-~]*)?) HTTP/1\.1")
 
 
 # Each field begins with the line end before it. A value has no control character but the tab.

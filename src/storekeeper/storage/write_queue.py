@@ -26,13 +26,18 @@ class InvalidWrite(Exception):
     """A write of a batch is invalid, as the error in `args` says; nothing was written."""
 
 
+class BatchTooLarge(Exception):
+    """The patches of a batch of several commands keep more than `commands.MAX_KEPT_BYTES`; nothing
+    was written."""
+
+
 class Writer(Protocol):
     """Writes to a database, for writes that have waited since `since`, on the loop's clock. Each
     method raises Unavailable."""
 
     async def commit(self, commands: Sequence[Command], since: float) -> Sequence[Result]:
         """Apply commands as one transaction; return what each led to, once it is durable. Raises
-        InvalidWrite."""
+        InvalidWrite, BatchTooLarge."""
 
     async def probe(self, since: float) -> None:
         """Write PROBE_BYTES, and delete them."""
@@ -96,6 +101,10 @@ class WriteQueue(Batcher[Write, Store | None]):
         except Unavailable as error:
             self.state.refused(str(error))
             return [error] * len(commands)
+        except BatchTooLarge:
+            half = len(commands) // 2
+            first = await self._commit(commands[:half], since)
+            return first + await self._commit(commands[half:], since)
         except InvalidWrite as invalid:
             if len(commands) == 1:
                 # Not in a name: from Python 3.12 on, the error has this frame.

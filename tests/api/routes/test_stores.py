@@ -264,8 +264,8 @@ def test_a_route_needs_a_token_unless_it_says_otherwise() -> None:
     [
         ("/test", "GET, HEAD, OPTIONS"),
         ("/api/stores", "GET, HEAD, POST, OPTIONS"),
-        ("/api/stores/1", "GET, HEAD, PUT, OPTIONS"),
-        ("/api/stores/none", "GET, HEAD, PUT, OPTIONS"),
+        ("/api/stores/1", "GET, HEAD, PUT, PATCH, OPTIONS"),
+        ("/api/stores/none", "GET, HEAD, PUT, PATCH, OPTIONS"),
         *(
             (path, "GET, HEAD, OPTIONS")
             for path in ("/health/live", "/openapi.json", "/docs", "/docs/docs.css")

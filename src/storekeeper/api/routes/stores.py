@@ -24,9 +24,16 @@ from storekeeper.api.preconditions import (
 )
 from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routing import last_segment, parse_id
-from storekeeper.domain.commands import Create, Replace, Tags, tag
+from storekeeper.domain.commands import Create, Patch, Replace, Tags, tag
 from storekeeper.domain.errors import Unavailable
-from storekeeper.domain.stores import Payload, Replay, Store, check_payload
+from storekeeper.domain.stores import (
+    MAX_CONTENT_BYTES,
+    Payload,
+    Replay,
+    Store,
+    check_patch,
+    check_payload,
+)
 from storekeeper.http.request import Request
 from storekeeper.http.response import (
     INTERNAL_ERROR,
@@ -37,11 +44,15 @@ from storekeeper.http.response import (
     Response,
     StreamAborted,
     error_response,
+    too_large,
 )
 from storekeeper.settings import Settings
 from storekeeper.storage.collection import Collection, Listing, Moment, Query, State
 
 _TEST = Response(b"OK", TEXT, cacheable=True)
+
+MAX_PATCH_BYTES = MAX_CONTENT_BYTES - 1024
+"""Bytes of the body of a PATCH: with the name that a store keeps, its content still fits into a PUT."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -77,6 +88,8 @@ class Resource:
     def _plan_store(self, method: str, headers: Fields) -> RequestPlan:
         if method == "PUT":
             return _plan_write(self._replace, headers, is_create=False)
+        if method == "PATCH":
+            return _plan_write(self._patch, headers, is_create=False, is_patch=True)
         return RequestPlan(partial(self._get, read_if_none_match(headers)))
 
     def _get(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
@@ -131,17 +144,21 @@ class Resource:
         command = Replace(id, payload, if_match, if_none_match, key, request.token_number)
         return Deferred(self._collection.write(command), partial(self._written, id_text))
 
+    def _patch(self, preconditions: Preconditions, request: Request) -> Response | Deferred:
+        if len(request.body) > MAX_PATCH_BYTES:
+            return too_large(MAX_PATCH_BYTES)
+        patch = check_patch(_value(request.body), reject_unknown=self._reject_unknown)
+        id_text = last_segment(request.target.partition(b"?")[0])
+        id = parse_id(id_text)
+        # What was sent, and that it was a PATCH: an absent field is not null (decision 56).
+        content = ("store", id, "PATCH", patch)
+        key = preconditions.key(request.key, request.token_number, content)
+        if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
+        command = Patch(id, patch, if_match, if_none_match, key, request.token_number)
+        return Deferred(self._collection.write(command), partial(self._written, id_text))
+
     def _payload(self, body: bytes) -> Payload:
-        if not body:
-            return check_payload(None)  # a missing body is not an object (decision 11)
-        try:
-            try:
-                value = _decode(body)
-            except msgspec.ValidationError:
-                value = _with_any_number(body)
-        except (ValueError, RecursionError):
-            raise InvalidJson from None
-        return check_payload(value, reject_unknown=self._reject_unknown)
+        return check_payload(_value(body), reject_unknown=self._reject_unknown)
 
     def _found(
         self, id_text: bytes, if_none_match: Tags | None, at: Moment | None, store: Store | None
@@ -170,11 +187,28 @@ class Resource:
 
 
 def _plan_write(
-    write: Callable[..., Response | Deferred], headers: Fields, *, is_create: bool
+    write: Callable[..., Response | Deferred],
+    headers: Fields,
+    *,
+    is_create: bool,
+    is_patch: bool = False,
 ) -> RequestPlan:
-    if refusal := check_type(headers):
+    if refusal := check_type(headers, is_patch=is_patch):
         return constant(refusal)
     return RequestPlan(partial(write, read_preconditions(headers, is_create=is_create)))
+
+
+def _value(body: bytes) -> object:
+    """Decode a body; raises InvalidJson. A missing one is not an object (decision 11)."""
+    if not body:
+        return None
+    try:
+        try:
+            return _decode(body)
+        except msgspec.ValidationError:
+            return _with_any_number(body)
+    except (ValueError, RecursionError):
+        raise InvalidJson from None
 
 
 def _with_any_number(body: bytes) -> object:

@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from secrets import token_hex
+from typing import Any
 
 from storekeeper.concurrency.batcher import response_deadline
 from storekeeper.domain import commands
 from storekeeper.domain.commands import (
+    MAX_KEPT_BYTES,
     MAX_KEYS,
     MAX_KEYS_DELETED,
     MIN_KEY_AGE,
@@ -23,7 +25,7 @@ from storekeeper.domain.commands import (
 )
 from storekeeper.domain.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
 from storekeeper.domain.search import folded
-from storekeeper.domain.stores import MAX_INTEGER, Store
+from storekeeper.domain.stores import MAX_INTEGER, Payload, Store
 from storekeeper.domain.tokens import USED_INTERVAL
 from storekeeper.log.events import Event, emit
 from storekeeper.storage import clock
@@ -39,7 +41,7 @@ from storekeeper.storage.postgres.pipeline import (
 from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, as_arrays, as_table
 from storekeeper.storage.sql import CHANGES, CONTENT, OF_CHANGE, SEARCHED, STORES
-from storekeeper.storage.write_queue import InvalidWrite
+from storekeeper.storage.write_queue import BatchTooLarge, InvalidWrite
 from storekeeper.storage.write_state import PROBE_BYTES
 
 _STORE = [list(CHANGES).index(OF_CHANGE[name]) for name in STORES]
@@ -48,6 +50,12 @@ _NEW = as_table(SEARCHED)
 _SET = ", ".join(f"{name} = new.{name}" for name in SEARCHED if name != "id")
 # The database compares: the address of a store does not come here. Null equals null.
 _EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
+_KEEPS = {f"keeps_{name}": int for name in CONTENT}
+_PATCHES = as_table({"place": int, "id": int, **CONTENT, **_KEEPS})
+_EQUAL_IF_SENT = " AND ".join(
+    f"(keeps_{name} = 1 OR stores.{name} IS NOT DISTINCT FROM new.{name})" for name in CONTENT
+)
+_KEPT_BYTES = "sum(CASE WHEN keeps_address = 1 THEN octet_length(stores.address) END) OVER ()"
 _NEW_KEYS = as_table({"key": str, "request": int, "seq": int})
 
 STATEMENTS = {
@@ -59,6 +67,11 @@ STATEMENTS = {
     # Behind the lock, in the same round trip: each statement sees all that was committed before it.
     b"replacements": f"""SELECT place, id, version, {_EQUAL}
       FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
+    # Addresses come here only if all of them have at most so many bytes.
+    b"patches": f"""SELECT place, id, version, {_EQUAL_IF_SENT}, stores.name,
+        CASE WHEN keeps_address = 1 AND {_KEPT_BYTES} <= $7::int8 THEN stores.address END,
+        coalesce({_KEPT_BYTES}, 0)::int8
+      FROM {_PATCHES} JOIN stores USING (id)""",
     b"create": f"INSERT INTO stores ({', '.join(SEARCHED)}) SELECT * FROM {_NEW}",
     b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.id",
     b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {as_table(CHANGES)}",
@@ -70,6 +83,11 @@ STATEMENTS = {
       FROM unnest($1::text[]) AS wanted (key), LATERAL (
         SELECT request, store_id, seq FROM keys JOIN changes USING (seq)
         WHERE keys.key = wanted.key LIMIT 1) AS known""",
+    b"find patched": """SELECT key, name, CASE WHEN bytes <= $2::int8 THEN address END, bytes FROM (
+        SELECT wanted.key, name, address, coalesce(sum(octet_length(address)) OVER (), 0)::int8 AS bytes
+        FROM unnest($1::text[]) AS wanted (key), LATERAL (
+          SELECT name, address FROM keys JOIN changes USING (seq)
+          WHERE keys.key = wanted.key LIMIT 1) AS known) AS found""",
     b"add keys": f"""INSERT INTO keys (n, key, request, seq, at)
       SELECT (SELECT coalesce(max(n), 0) FROM keys) + row_number() OVER (ORDER BY seq), key, request, seq, $4::int8
       FROM {_NEW_KEYS}""",
@@ -149,26 +167,29 @@ class PostgresWriter:
     ) -> tuple[commands.Before, bool]:
         """Take the lock; return what was before the batch, and whether COMMIT waits for a
         standby."""
-        replacements = [row for row in commands.replacements(batch) if row[1] <= MAX_INTEGER]
-        keys = commands.keys_of(batch)
-        asked: list[Statement] = []
-        if replacements:
-            asked.append((b"replacements", as_arrays(replacements)))
-        if keys:
-            asked.append((b"find keys", (array(keys),)))
-        _, lock, *found = await execute((b"begin", ()), (b"lock", ()), *asked)
+        asked = _questions(batch)
+        _, lock, *results = await execute((b"begin", ()), (b"lock", ()), *asked.items())
         count, version, at, epoch, replicated = single_row(rows(lock))
+        found = {name: rows(result) for name, result in zip(asked, results, strict=True)}
         versions: dict[int, int] = {}
         equal: set[int] = set()
-        if replacements:
-            for place, id, its_version, is_equal in rows(found[0]):
-                versions[id] = its_version
-                if is_equal:
-                    equal.add(place)
-        remembered: dict[str, Remembered] = {}
-        if keys:
-            remembered = {key: Remembered(*values) for key, *values in rows(found[-1])}
-        return commands.Before(count, version, at, epoch, versions, equal, remembered), replicated
+        kept: dict[int, tuple[str, str | None]] = {}
+        for place, id, its_version, is_equal in found.get(b"replacements", ()):
+            versions[id] = its_version
+            if is_equal:
+                equal.add(place)
+        for place, id, its_version, is_equal, name, address, size in found.get(b"patches", ()):
+            _check_size(batch, size)
+            versions[id] = its_version
+            kept[place] = name, address
+            if is_equal:
+                equal.add(place)
+        remembered = {key: Remembered(*values) for key, *values in found.get(b"find keys", ())}
+        for key, name, address, size in found.get(b"find patched", ()):
+            _check_size(batch, size)
+            remembered[key] = remembered[key]._replace(content=Payload(name, address))
+        before = commands.Before(count, version, at, epoch, versions, equal, remembered, kept)
+        return before, replicated
 
     async def _finish(self, execute: Execute, batch: commands.Batch, now: int) -> None:
         changes = as_arrays(batch.changes)
@@ -196,6 +217,28 @@ class PostgresWriter:
             reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
             emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
             raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
+
+
+def _questions(batch: Sequence[Command]) -> dict[bytes, tuple[Any, ...]]:
+    """Return the statements that say what a batch needs to know, each with its parameters."""
+    # A single command is carried out whatever it keeps.
+    max_bytes = MAX_KEPT_BYTES if len(batch) > 1 else MAX_INTEGER
+    asked: dict[bytes, tuple[Any, ...]] = {}
+    if replaced := [row for row in commands.replacements(batch) if row[1] <= MAX_INTEGER]:
+        asked[b"replacements"] = as_arrays(replaced)
+    if patches := [row for row in commands.patches(batch) if row[1] <= MAX_INTEGER]:
+        asked[b"patches"] = (*as_arrays(patches), max_bytes)
+    if keys := commands.keys_of(batch):
+        asked[b"find keys"] = (array(keys),)
+    if keys := commands.keys_of_patches(batch):
+        asked[b"find patched"] = (array(keys), max_bytes)
+    return asked
+
+
+def _check_size(batch: Sequence[Command], size: int) -> None:
+    """Raise BatchTooLarge if what a batch of several commands keeps was left in the database."""
+    if len(batch) > 1 and size > MAX_KEPT_BYTES:
+        raise BatchTooLarge
 
 
 async def _execute(

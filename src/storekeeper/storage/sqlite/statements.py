@@ -17,6 +17,12 @@ _encode = msgspec.json.Encoder().encode
 decode_integers = msgspec.json.Decoder(list[int]).decode
 """Returns the integers of a JSON array."""
 
+decode_patched = msgspec.json.Decoder(list[tuple[int, int, int, int, str, str | None]]).decode
+"""Returns the rows of PATCHED."""
+
+decode_replayed = msgspec.json.Decoder(list[tuple[str, str, str | None]]).decode
+"""Returns the rows of REPLAYED."""
+
 
 def as_json(values: Iterable[object]) -> str:
     """Return values, or rows of values, as one JSON array."""
@@ -47,8 +53,24 @@ COMPARE = f"""WITH new AS MATERIALIZED ({_rows(("place", "id", *CONTENT))})
   FROM new CROSS JOIN stores USING (id)"""
 """Selects of `commands.replacements`: the ids that exist, their versions, and the places whose
 content is equal."""
+_PATCHES = ("place", "id", *CONTENT, *(f"keeps_{name}" for name in CONTENT))
+_EQUAL = " AND ".join(f"(keeps_{name} OR stores.{name} IS new.{name})" for name in CONTENT)
+_KEPT = ", ".join(f"iif(keeps_{name}, stores.{name}, new.{name})" for name in CONTENT)
+PATCHED = f"""WITH new AS MATERIALIZED ({_rows(_PATCHES)})
+  SELECT json_group_array(json_array(place, id, version, {_EQUAL}, {_KEPT}))
+  FROM new CROSS JOIN stores USING (id)"""
+"""Selects of `commands.patches` those whose store exists: place, id, version, whether its content
+is equal, and what its name and address become."""
+KEPT_BYTES = f"""WITH new AS MATERIALIZED ({_rows(_PATCHES)})
+  SELECT ifnull(sum(octet_length(stores.address)), 0) FROM new CROSS JOIN stores USING (id)
+  WHERE keeps_address"""
 FIND_KEYS = f"""SELECT keys.key, request, store_id, seq
   FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value CROSS JOIN {CHANGES_TABLE} USING (seq)"""
+_REPLAYED = f"""FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value
+  CROSS JOIN {CHANGES_TABLE} USING (seq)"""
+REPLAYED = f"SELECT json_group_array(json_array(keys.key, name, address)) {_REPLAYED}"
+"""Selects, of those keys that there are, what the change that is the response made of its store."""
+REPLAYED_BYTES = f"SELECT ifnull(sum(octet_length(address)), 0) {_REPLAYED}"
 ADD_KEYS = f"INSERT INTO keys (key, request, seq, at) {_rows(('key', 'request', 'seq', 'at'))}"
 LAST_OLD_KEY = f"""SELECT n, at, (SELECT max(n) FROM keys) FROM keys
   WHERE n = (SELECT min(n) FROM keys) + {MAX_KEYS_DELETED - 1}"""

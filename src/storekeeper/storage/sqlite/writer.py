@@ -19,6 +19,7 @@ from storekeeper.concurrency.batcher import response_deadline
 from storekeeper.concurrency.threads import is_done, run_into
 from storekeeper.domain import commands as domain
 from storekeeper.domain.commands import (
+    MAX_KEPT_BYTES,
     MAX_KEYS,
     MIN_KEY_AGE,
     MIN_KEYS,
@@ -31,11 +32,12 @@ from storekeeper.domain.commands import (
 )
 from storekeeper.domain.errors import DISK_STALLED, Outcome, Unavailable
 from storekeeper.domain.search import folded
+from storekeeper.domain.stores import Payload
 from storekeeper.log.events import Event, emit
 from storekeeper.storage import clock
 from storekeeper.storage.sqlite import connections, errors, statements
 from storekeeper.storage.sqlite.file_identity import FileIdentity
-from storekeeper.storage.write_queue import InvalidWrite
+from storekeeper.storage.write_queue import BatchTooLarge, InvalidWrite
 from storekeeper.storage.write_state import PROBE_BYTES
 
 T = TypeVar("T")
@@ -117,7 +119,7 @@ class SqliteWriter:
     def _commit(self, commands: Sequence[Command], lock_deadline: float) -> list[Result]:
         """Apply commands in one transaction; return their results in the same order.
 
-        Raises InvalidWrite, Unavailable.
+        Raises BatchTooLarge, InvalidWrite, Unavailable.
         """
         with self._refusing(lock_deadline):
             with self._transaction():
@@ -144,10 +146,12 @@ class SqliteWriter:
 
     @contextmanager
     def _refusing(self, lock_deadline: float) -> Iterator[None]:
-        """Raise InvalidWrite or Unavailable for whatever error there is."""
+        """Raise BatchTooLarge, InvalidWrite or Unavailable for whatever error there is."""
         self._lock_deadline = lock_deadline
         try:
             yield
+        except BatchTooLarge:
+            raise
         except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
             raise InvalidWrite(error) from None
         except BaseException as error:  # noqa: BLE001 - also a bug: nobody knows what it left
@@ -179,11 +183,40 @@ class SqliteWriter:
             found = self._execute(statements.COMPARE, (statements.as_json(replacements),)).get
             ids, their_versions, equal = map(statements.decode_integers, found)
             versions = dict(zip(ids, their_versions, strict=True))
-        remembered: dict[str, Remembered] = {}
-        if keys := domain.keys_of(commands):
-            found_keys = self._execute(statements.FIND_KEYS, (statements.as_json(keys),))
-            remembered = {key: Remembered(*values) for key, *values in found_keys}
-        return Before(count, version, at, epoch, versions, frozenset(equal), remembered)
+        kept: dict[int, tuple[str, str | None]] = {}
+        patches = [row for row in domain.patches(commands) if row[1] <= count]
+        if patches:
+            sent = (statements.as_json(patches),)
+            self._check_size(commands, statements.KEPT_BYTES, sent)
+            found = statements.decode_patched(self._execute(statements.PATCHED, sent).get)
+            for place, id, its_version, is_equal, name, address in found:
+                versions[id] = its_version
+                kept[place] = name, address
+                equal += [place] * is_equal
+        remembered = self._remembered(commands)
+        return Before(count, version, at, epoch, versions, frozenset(equal), remembered, kept)
+
+    def _remembered(self, commands: Sequence[Command]) -> dict[str, Remembered]:
+        """Return what the database has of the keys of a batch."""
+        keys = domain.keys_of(commands)
+        if not keys:
+            return {}
+        found = self._execute(statements.FIND_KEYS, (statements.as_json(keys),))
+        remembered = {key: Remembered(*values) for key, *values in found}
+        if keys := domain.keys_of_patches(commands):
+            sent = (statements.as_json(keys),)
+            self._check_size(commands, statements.REPLAYED_BYTES, sent)
+            became = statements.decode_replayed(self._execute(statements.REPLAYED, sent).get)
+            for key, name, address in became:
+                content = Payload(name, address)
+                remembered[key] = remembered[key]._replace(content=content)
+        return remembered
+
+    def _check_size(self, commands: Sequence[Command], statement: str, sent: tuple[str]) -> None:
+        """Raise BatchTooLarge if a batch of several commands would load more than
+        MAX_KEPT_BYTES."""
+        if len(commands) > 1 and self._execute(statement, sent).get > MAX_KEPT_BYTES:
+            raise BatchTooLarge
 
     def _add_changes(self, batch: Batch) -> None:
         self._execute(statements.ADD_CHANGES, (statements.as_json(batch.changes),))
