@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from storekeeper.storage import backups
+from storekeeper.storage import verification
 from tests.campaigns.crash import Moments, Row, wait_for
 from tests.harness.process import COMMAND, TIMEOUT, Running, kill_group, run, serving, start
 from tests.oracles.lincheck import Violation
@@ -190,7 +190,7 @@ def _judge(place: Path, others: Others, status: int) -> Iterator[str]:
         again = run("restore", f"{place}/backup.db", f"--database=sqlite:///{path}")
         if again.returncode:
             yield f"it cannot be restored again: {again.stderr.decode()}"
-    if wrong := backups.verify(f"sqlite:///{path}"):
+    if wrong := verification.verify(f"sqlite:///{path}"):
         yield f"the list is damaged: {wrong}"
     lists = [names_of(path), *map(names_of, place.glob("stores-before-restore-*.db"))]
     if status != 2 and lists[0][: len(BACKED_UP) + 1] == OLD[: len(BACKED_UP) + 1]:

@@ -19,7 +19,7 @@ import pytest
 
 from storekeeper.domain.errors import CannotStart
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import backups, databases
+from storekeeper.storage import backups, databases, verification
 from storekeeper.storage.tokens import read_tokens, revoke_token
 from tests.campaigns.crash import kill_at
 from tests.harness.cases import case, thorough
@@ -88,7 +88,7 @@ def test_a_backup_has_everything_and_is_its_owners_alone(source: Database, folde
     ]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert names(folder) == ["all.db", "all.db.sha256"]
-    assert verified(file) == (0, f"{file} is good\n")
+    assert verified(file) == (0, f"{file} is valid\n")
 
 
 def sqlite_at(file: Path) -> Sqlite:
@@ -169,7 +169,7 @@ def test_a_backup_takes_the_name_of_no_file(kept: Sqlite, folder: Path) -> None:
     assert "--keep is for a folder" in line
     [line] = refused(run(kept, "backup", str(folder / "none" / "other.db")))
     assert line.endswith(
-        "cannot be written (No such file or directory): name a file in a folder that the user who runs this may write"
+        "cannot be written (No such file or directory): name a file in a folder that the user who runs this can write to"
     )
     assert names(folder) == ["mine.db"]
     assert mine.read_text() == "mine"
@@ -239,7 +239,7 @@ def test_a_backup_that_is_killed_as_it_gets_its_name_has_its_checksum(
     assert done.returncode != 0
     assert {file.suffix for file in folder.glob("stores-*")} == left
     for file in folder.glob("stores-*.db"):
-        assert verified(file) == (0, f"{file} is good\n")
+        assert verified(file) == (0, f"{file} is valid\n")
 
 
 def test_a_checksum_without_its_backup_goes_with_the_outdated_ones(
@@ -271,7 +271,7 @@ def test_every_damaged_byte_of_a_backup_is_found(kept: Sqlite, folder: Path, cou
     good = file.read_bytes()
     for place in range(0, len(good), len(good) // count):
         file.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-        assert backups.verify(backups.url_of(str(file))) == [
+        assert verification.verify(backups.url_of(str(file))) == [
             "its SHA-256 is not that of all.db.sha256"
         ]
     file.write_bytes(good)
@@ -297,22 +297,22 @@ CHANGES_OF_DATA = [
     ),
     (
         "UPDATE stores SET folded = 'castle hall' WHERE id = 1",
-        "the text that is searched of store 1 is not",
+        "the search text of store 1 does not match",
     ),
     (
         "UPDATE changes SET count = 3 WHERE seq = 2",
-        "change 2 has another count, time or token than it can have",
+        "change 2 has a count, time or token that it cannot have",
     ),
     (
         "UPDATE changes SET at = 1 WHERE seq = 2",
-        "change 2 has another count, time or token than it can have",
+        "change 2 has a count, time or token that it cannot have",
     ),
     (
         "UPDATE changes SET token_number = 8 WHERE seq = 2",
-        "change 2 has another count, time or token than it can",
+        "change 2 has a count, time or token that it cannot",
     ),
-    ("DELETE FROM changes WHERE seq = 2", "there are 2 changes, and the greatest number is 3"),
-    ("DELETE FROM stores WHERE id = 2", "there are 2 stores, and the greatest id is 3"),
+    ("DELETE FROM changes WHERE seq = 2", "there are 2 changes, but the greatest number is 3"),
+    ("DELETE FROM stores WHERE id = 2", "there are 2 stores, but the greatest id is 3"),
 ]
 
 
@@ -326,7 +326,7 @@ def test_one_letter_that_changed_in_a_live_database_is_found(source: Database) -
     execute(*(f"CREATE TABLE good_{table} AS SELECT * FROM {table}" for table in tables))
     for statement, problem in CHANGES_OF_DATA:
         with case(statement):
-            assert backups.verify(source.url) == []
+            assert verification.verify(source.url) == []
             execute(statement)
             status, output = verified(source.url)
             assert status == 1
@@ -426,7 +426,7 @@ def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder
     assert sqlite_at(aside).changes() == everything
     assert said[2].startswith("Lost: 2 changes that the backup does not have, of stores 4, 5: ")
     assert said[3:] == [
-        "Revoked tokens are good again: revoke anna",
+        "Revoked tokens are valid again: revoke anna",
         "Tokens are gone: add zoe again",
     ]
     command = said[2].partition("storekeeper ")[2].split()
@@ -464,7 +464,7 @@ def test_the_log_of_a_database_that_is_gone_goes_aside(kept: Sqlite, folder: Pat
     said = done.stderr.decode().splitlines()
     aside = said[1].removeprefix("What was there is now ")
     assert Path(aside).read_bytes() == content
-    assert said[2] == "It cannot be read, so what is lost cannot be said"
+    assert said[2] == "It cannot be read, so it is unknown what is lost"
     assert [row[2] for row in kept.changes()] == [store.name for store in STORES]
 
 
@@ -512,7 +512,7 @@ def test_a_restore_of_what_is_not_good_changes_nothing(kept: Sqlite, folder: Pat
     file.write_bytes(file.read_bytes().replace(b"Castle", b"Cattle"))
     before = names(kept.path.parent)
     [line] = refused(run(kept, "restore", str(file)))
-    assert line.startswith(f"storekeeper: {file}: not good, so nothing was restored: its SHA-256")
+    assert line.startswith(f"storekeeper: {file}: not valid, so nothing was restored: its SHA-256")
     [line] = refused(run(kept, "restore", str(kept.path)))
     assert line.endswith("the file is the database itself: name a backup")
     assert names(kept.path.parent) == before
@@ -525,7 +525,7 @@ def test_a_damaged_database_with_its_log_goes_aside(kept: Sqlite, folder: Path) 
     log.write_bytes(b"not a log")
     done = run(kept, "restore", str(file))
     assert done.returncode == 0
-    assert b"what is lost cannot be said" in done.stderr
+    assert b"it is unknown what is lost" in done.stderr
     assert len(kept.changes()) == 3
     [aside] = kept.path.parent.glob("stores-before-restore-*.db-wal")
     assert aside.read_bytes() == b"not a log"
@@ -592,4 +592,4 @@ def test_a_killed_restore_leaves_the_old_list_or_the_new_one(
             process.kill()
             process.wait(TIMEOUT)
         assert len(sqlite_at(home / "stores.db").changes()) in (3, 4)
-        assert backups.verify(f"sqlite:///{home}/stores.db") == []
+        assert verification.verify(f"sqlite:///{home}/stores.db") == []

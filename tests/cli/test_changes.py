@@ -80,12 +80,12 @@ def test_a_cursor_file_goes_on_where_it_was(url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("007", "no cursor: '007'"),
-        ("x" * 100, f"no cursor: '{'x' * 40}'"),
-        ("", "no cursor: ''"),
+        ("007", "not a cursor: '007'"),
+        ("x" * 100, f"not a cursor: '{'x' * 40}'"),
+        ("", "not a cursor: ''"),
         ("4", "another history: read the list again"),
         ("1.abcdefgh", "another history: read the list again"),
-        ("9" * 5000, "no cursor"),
+        ("9" * 5000, "not a cursor"),
     ],
 )
 def test_what_is_no_cursor_of_this_history_is_refused(

@@ -97,7 +97,9 @@ def test_only_a_yes_or_an_option_lets_an_import_begin_a_list(database: Sqlite) -
     for typed in (b"n\n", b"\n"):
         done = run_on_terminal(*command, typed=typed)
         assert done.returncode == 2
-        question = f"There is no {database.path}: the import begins a new list there. Go on? [y/N]"
+        question = (
+            f"There is no {database.path}: the import begins a new list there. Continue? [y/N]"
+        )
         assert question.encode() in done.stderr
         assert not database.path.exists()
     assert run_on_terminal(*command, "--dry-run", typed=b"").returncode == 0

@@ -449,7 +449,7 @@ def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(
             "import", "--create", "--database", database.url, "--add", str(file), typed=typed
         )
         assert done.returncode == status
-        assert f"The import {adds} 1. Go on? [y/N]".encode() in done.stderr
+        assert f"The import {adds} 1. Continue? [y/N]".encode() in done.stderr
         assert len(content(database)) == count
     assert command("import", database, "--add", "--yes", str(file)).returncode == 0
 
@@ -466,7 +466,7 @@ def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
     done = command("import", database, "--match", "name", str(tmp_path / "stores.csv"))
     [line] = refused(done)
     assert line.endswith(
-        "to a list of 1, since others wrote meanwhile: repeat it; nothing was imported"
+        "to a list of 1, because other clients wrote meanwhile: repeat it; nothing was imported"
     )
     assert content(database) == [("Other", None)]
 

@@ -263,7 +263,7 @@ def test_rejects_that_a_full_device_does_not_take_are_said_with_what_was_done(
     line = refused(rejects(database, folder / "full"))[-1]
     assert line == (
         f"storekeeper: --rejects {folder}/full: cannot be written (No space left on device);"
-        " the good rows were imported"
+        " the valid rows were imported"
     )
     line = refused(rejects(database, folder / "nowhere/file.csv"))[-1]
     assert line.endswith("cannot be written (No such file or directory); nothing was imported")

@@ -328,7 +328,7 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(
             assert text.encode() not in done.stdout + done.stderr
     for content, message in (
         ("", "has no token"),
-        ("Authorization: Bearer skt_a", "a token alone, without `Authorization"),
+        ("Authorization: Bearer skt_a", "only a token, without `Authorization"),
         (None, "cannot be read (No such file"),
     ):
         other = tmp_path / "other"

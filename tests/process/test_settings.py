@@ -264,19 +264,19 @@ BAD_STARTS: list[tuple[list[str], str]] = [
             *(
                 (
                     f"postgresql://me:{password}@there/y",
-                    "an @ or / within user or password has to be written",
+                    "an @ or / within user or password must be written",
                 )
                 for password in ("secret@x", "12/secret")
             ),
-            ("postgresql://there:secret/y", "--database: port has to be a number"),
+            ("postgresql://there:secret/y", "--database: port must be a number"),
             ("postgresql://there/y?sslmode=on", '--database: invalid sslmode value: "on"'),
             ("postgresql:///?service=a", '--database: definition of service "a" not found'),
-            ("postgresql://there:99999/y", "--database: port has to be a number from 1 to 65535"),
-            ("postgresql://there/y?connect_timeout=1s", "connect_timeout has to be a number"),
-            (f"postgresql://there/y?port={'9' * 5000}", "--database: port has to be a number"),
+            ("postgresql://there:99999/y", "--database: port must be a number from 1 to 65535"),
+            ("postgresql://there/y?connect_timeout=1s", "connect_timeout must be a number"),
+            (f"postgresql://there/y?port={'9' * 5000}", "--database: port must be a number"),
             (
                 "postgresql://a,b/y?port=5432,0",
-                "--database: port has to be a number from 1 to 65535",
+                "--database: port must be a number from 1 to 65535",
             ),
         )
     ),

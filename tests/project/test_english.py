@@ -45,7 +45,6 @@ UNREAD = {
     "docs/reference",
     "docs/spreadsheets.md",
     "src/storekeeper/api",
-    "src/storekeeper/cli",
     "src/storekeeper/http",
     "src/storekeeper/storage",
     "tests/api",

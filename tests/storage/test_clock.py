@@ -9,7 +9,7 @@ import pytest
 from storekeeper.domain.commands import Create
 from storekeeper.domain.stores import Payload
 from storekeeper.log.events import Event
-from storekeeper.storage import backups, clock
+from storekeeper.storage import clock, verification
 from storekeeper.storage.clock import MAX_ERROR, MAX_JUMP, ClockWatch
 from tests.harness.collection import create
 from tests.harness.databases import Database, handle
@@ -156,12 +156,12 @@ async def test_every_way_to_change_the_list_is_watched(
         await create(collection, Payload("Behind"))
         await collection.load([Payload("Imported behind")])
         assert (watch.wrong_commits, logged) == (4, [AHEAD, BEHIND])
-    assert backups.verify(database.url) == []
-    [remark] = backups.remarks(database.url)
+    assert verification.verify(database.url) == []
+    [remark] = verification.remarks(database.url)
     assert remark.startswith("4 changes are dated after now, from number 2 on and up to 20")
 
 
 async def test_changes_of_a_right_clock_need_no_remark(database: Database) -> None:
     async with handle(database) as collection:
         await create(collection, Payload("A"))
-    assert backups.remarks(database.url) == []
+    assert verification.remarks(database.url) == []

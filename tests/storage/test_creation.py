@@ -11,7 +11,7 @@ import pytest
 from storekeeper.domain.changes import ChangesQuery
 from storekeeper.domain.errors import CannotStart, StorekeeperError, Taken, Unavailable
 from storekeeper.domain.stores import EXAMPLES, Payload
-from storekeeper.storage import backups, databases
+from storekeeper.storage import databases, verification
 from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.sqlite.connections import connect
 from storekeeper.storage.sqlite.schema import prepare
@@ -118,7 +118,7 @@ def test_a_list_is_made_once_and_whole_with_the_examples_or_without(new_database
         databases.create(database.url, examples=examples)
         with pytest.raises(Taken):
             databases.create(database.url, examples=examples)
-        assert backups.verify(database.url) == []
+        assert verification.verify(database.url) == []
         expected = [
             shown(id, one.name, one.address) for id, one in enumerate(EXAMPLES, 1) if examples
         ]

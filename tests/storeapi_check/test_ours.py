@@ -33,7 +33,7 @@ def test_a_check_adds_stores_to_a_list_in_use_only_if_it_may(tmp_path: Path) -> 
         )
         done = run_on_terminal("check", url, typed=b"n\n")
         assert done.returncode == 2
-        assert b"stores, which cannot be deleted. Go on? [y/N] " in done.stderr
+        assert b"stores, which cannot be deleted. Continue? [y/N] " in done.stderr
         assert b"storekeeper: nothing was added" in done.stderr
         assert run("check", "--read-only", f"{url}/api/stores/").returncode == 0
         assert len(service.request("GET", "/api/stores").json) == 1, "something was added"

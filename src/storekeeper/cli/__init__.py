@@ -1,4 +1,4 @@
-"""The command line. May import every part; each command imports what it needs when it runs."""
+"""The command line. Each command imports what it needs when it runs."""
 
 import os
 import re
@@ -28,11 +28,17 @@ from storekeeper.settings import Settings, without_service_links
 EXIT_USAGE = 2
 EXIT_STATUSES = {
     0: "Done, or the service was told to stop.",
-    1: "Of check and verify: something is wrong. Of ready: it is not. Of serve: start it again, it cannot go on now.",
-    2: "Something has to be mended first. The last line on stderr says what; do not start the service again before.",
+    1: (
+        "check and verify: something is wrong. ready: the service is not ready. serve: it cannot"
+        " continue now; start it again."
+    ),
+    2: "Fix the problem on the last line of stderr before you restart the service.",
     70: "A bug: report the line on stderr, and start the service again.",
-    74: "The database failed, its file was replaced or is locked, or there is not enough memory or space: start it again.",
-    130: "Ctrl-C ended the command before it changed anything. Once it commits, it ignores Ctrl-C.",
+    74: (
+        "The database failed, its file was replaced or is locked, or there is not enough memory or"
+        " space: start the service again."
+    ),
+    130: "Ctrl-C ended the command before it changed anything. While it commits, it ignores Ctrl-C.",
 }
 
 SETTLE_DELAY = 1.0
@@ -41,7 +47,7 @@ SETTLE_DELAY = 1.0
 TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
 
 MAX_TOKEN_FILE_LENGTH = 10_000
-"""Characters that are read of a file, which may have no end."""
+"""Characters that are read from a file, which may have no end."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -58,7 +64,7 @@ app = typer.Typer(
 def main() -> None:
     """Run a command; if it fails, exit with status 2 after one line on stderr.
 
-    If nobody reads its output any more, as before `head`, it ends without a word.
+    If nothing reads its output any more, as in a pipe to `head`, it ends without a word.
     """
     open_standard_streams()
     for name in os.environ.keys() - without_service_links():
@@ -68,17 +74,18 @@ def main() -> None:
     except TyperException as error:
         status = _report_failure(_explained(error))
     except StorekeeperError as error:
-        is_unknown = getattr(error, "outcome", None) is Outcome.UNKNOWN
-        status = _report_failure(
-            f"{error}{'; it is unknown whether the command was carried out' * is_unknown}",
-            os.EX_IOERR if error.may_pass else EXIT_USAGE,
-        )
+        problem = str(error)
+        if getattr(error, "outcome", None) is Outcome.UNKNOWN:
+            problem += "; it is unknown whether the command was carried out"
+        status = _report_failure(problem, os.EX_IOERR if error.may_pass else EXIT_USAGE)
     except (KeyboardInterrupt, typer.Abort):
         status = 130
     except OSError as error:
         is_unread = isinstance(error, BrokenPipeError) and is_output_unread()
         _drop_output()
-        status = 0 if is_unread else _report_failure(f"cannot continue: {error.strerror}")
+        status = 0
+        if not is_unread:
+            status = _report_failure(f"cannot continue: {error.strerror}")
     except (MemoryError, ImportError):  # too little memory, perhaps to load a library
         raise  # `__main__` reports it, as it does for this module
     except Exception as error:  # noqa: BLE001 - every bug is reported in one line
@@ -93,7 +100,7 @@ def _run() -> int:
     try:
         status: int = app(standalone_mode=False)
     except SystemExit as ended:
-        # If nobody reads the output, Typer exits with 1, which `check` has for a service that
+        # If nothing reads the output, Typer exits with 1: for `check`, that means that the service
         # violates the contract.
         if isinstance(ended.__context__, BrokenPipeError):
             raise ended.__context__ from None
@@ -103,7 +110,7 @@ def _run() -> int:
 
 
 def _drop_output() -> None:
-    # At its end, Python would write the rest of its output, and fail again.
+    # Otherwise Python would write the rest of its output at the end, and fail again.
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -114,11 +121,12 @@ def _report_failure(message: str, status: int = EXIT_USAGE) -> int:
 
 
 def _explained(error: TyperException) -> str:
+    # A URL in the wrong place may have a password.
+    message = re.sub(r"(?<=://)\S*@", "***@", error.format_message()).rstrip(".")
     context = getattr(error, "ctx", None)
-    message = re.sub(
-        r"(?<=://)\S*@", "***@", error.format_message()
-    )  # a URL in the wrong place may have a password
-    return message.rstrip(".") + (f"; see {context.command_path} --help" if context else "")
+    if context is None:
+        return message
+    return f"{message}; see {context.command_path} --help"
 
 
 @app.callback(invoke_without_command=True)
@@ -149,8 +157,8 @@ def serve(settings: Settings) -> int:
 def create(settings: Settings) -> None:
     """Make a database with a new list.
 
-    It is refused where there is one, so that no list is begun in the place of another. On
-    PostgreSQL the database itself has to exist, and to be empty.
+    The command is refused if there is a list already, so that none takes the place of another. On
+    PostgreSQL, the database itself must exist, and be empty.
     """
     from storekeeper.storage import databases
 
@@ -184,9 +192,9 @@ def epoch(
 
     The epoch is the second part of every ETag and cursor: it names the history that their number
     belongs to. Renew it after you restored an earlier state with anything but `storekeeper
-    copy`, such as a copied file, a disk snapshot, pg_dump, or a standby that lagged. Otherwise
-    new changes get the numbers of lost ones, and clients confuse them. The service may be
-    running: once the command has ended, it uses the new epoch.
+    restore` or `storekeeper copy`, such as a copied file, a disk snapshot, pg_dump, or a standby
+    that lagged. Otherwise new changes get the numbers of lost ones, and clients confuse them. The
+    service may be running: it uses the new epoch by the time the command ends.
     """
     from storekeeper.storage import databases
 
@@ -206,11 +214,11 @@ def epoch(
 @app.command()
 def check(
     url: Annotated[
-        str, typer.Argument(help="The address of any service, such as http://127.0.0.1:8080.")
+        str, typer.Argument(help="Address of any service, such as http://127.0.0.1:8080.")
     ],
     *,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Add no store: skip what writes.")
+        bool, typer.Option("--read-only", help="Add no stores: skip the checks that write.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Add stores, which cannot be deleted, without asking.")
@@ -227,14 +235,15 @@ def check(
     token: Annotated[
         Path | None,
         typer.Option(
-            help=f"A file with the token to send. Without it, the token in {TOKEN_VARIABLE} is sent."
+            help="A file with the token to send. Without it, the token in"
+            f" {TOKEN_VARIABLE} is sent."
         ),
     ] = None,
 ) -> int:
     """Check whether a service conforms to the Store Resource API.
 
     The exit status is 0 if it does, 1 if it does not, 2 if that could not be checked. The checks
-    that write add stores, which cannot be deleted, so it asks first, unless there are only the
+    that write add stores, which cannot be deleted. So it asks first, unless there are only the
     examples.
     """
     from msgspec.structs import asdict
@@ -244,34 +253,29 @@ def check(
 
     if not MIN_TIMEOUT <= timeout <= MAX_TIMEOUT:  # the parser accepts nan
         raise CannotStart(f"--timeout: from {MIN_TIMEOUT} to {MAX_TIMEOUT} seconds, not {timeout}")
-    intent, otherwise = (
-        f"to check {url} adds up to",
-        "nothing was added; --read-only checks without adding",
-    )
+
+    def ask_first(most: int) -> None:
+        intent = f"to check {url} adds up to {most} stores, which cannot be deleted"
+        ask(intent, "nothing was added; --read-only checks without adding")
+
     return storeapi_check.run(
         url,
         read_only=read_only,
         json=json,
         timeout=timeout,
         token=_read_token(token),
-        ask=None
-        if yes
-        else lambda most: ask(f"{intent} {most} stores, which cannot be deleted", otherwise),
-        examples=[{"id": id} | asdict(one) for id, one in enumerate(EXAMPLES, 1)],
+        ask=None if yes else ask_first,
+        examples=[{"id": id} | asdict(store) for id, store in enumerate(EXAMPLES, 1)],
     )
 
 
 def _read_token(file: Path | None) -> str:
-    """Return the token to send, "" for none. An option with its text would stay in the shell's
+    """Return the token to send, "" for none. The token itself as an option would stay in the shell's
     history."""
-    # A user may give the token itself: the log of a job must not show it.
-    where = (
-        TOKEN_VARIABLE
-        if not file
-        else "--token"
-        if str(file).startswith("skt_")
-        else f"--token {file}"
-    )
+    where = TOKEN_VARIABLE
+    if file:
+        # A user may give the token itself: the log of a job must not show it.
+        where = "--token" if str(file).startswith("skt_") else f"--token {file}"
     try:
         with file.open() if file else StringIO(os.environ.get(TOKEN_VARIABLE)) as opened:
             token = opened.read(MAX_TOKEN_FILE_LENGTH).strip()
@@ -282,7 +286,7 @@ def _read_token(file: Path | None) -> str:
         ) from None
     if (file and not token) or not re.fullmatch(r"[!-~]*", token):
         raise CannotStart(
-            f"{where}: has no token: expected a token alone, without `Authorization: Bearer`"
+            f"{where}: has no token: expected only a token, without `Authorization: Bearer`"
         )
     return token
 

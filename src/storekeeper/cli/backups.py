@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def backup(
     target: Annotated[
         Path,
-        typer.Argument(help="A new file, or a folder, where the backup gets a name by its time."),
+        typer.Argument(help="A new file, or a folder, where the backup is named after its time."),
     ],
     settings: Settings,
     *,
@@ -40,7 +40,7 @@ def backup(
 
     The service may be running, on SQLite or PostgreSQL. The file is a SQLite database with all
     stores, changes, keys and tokens as of one moment. It gets its name when it is complete, on
-    the disk, and verified; its SHA-256 is beside it. Only its owner can read it.
+    disk, and verified; its SHA-256 is next to it. Only its owner can read it.
     """
     from storekeeper.storage import backups, databases
 
@@ -59,24 +59,23 @@ def verify(
         str, typer.Argument(help="A file, such as a backup, or the URL of a database.")
     ],
 ) -> int:
-    """Tell whether a database or a backup is good.
+    """Check whether a database or a backup is valid.
 
-    Ids and changes have to be numbered without a hole, and each store has to be what its latest
-    change made of it. A SQLite file also has to be whole, and to have the SHA-256 that is beside
-    it, if there is one. Changes that are dated after now are remarked on, and are good all the
-    same. The service may be running. The exit status is 0 if all is good, 1 if not, 2 if that
-    could not be found out.
+    Ids and changes must have no gaps, and each store must be what its latest change made of it. A
+    SQLite file must also be whole, and match the SHA-256 next to it, if there is one. Changes with
+    a date after now get a remark, but are valid. The service may be running. The exit status is 0
+    if everything is valid, 1 if not, 2 if that could not be checked.
     """
-    from storekeeper.storage import backups, databases
+    from storekeeper.storage import backups, databases, verification
 
     url = backups.url_of(database)
-    problems = backups.verify(url)
+    problems = verification.verify(url)
     name = databases.database(url).name
     for problem in problems:
         print_line(f"{name}: {problem}")
     if not problems:
-        print_line(f"{name} is good")
-        for remark in backups.remarks(url):
+        print_line(f"{name} is valid")
+        for remark in verification.remarks(url):
             print_line(f"Remark: {remark}")
     return int(bool(problems))
 
@@ -89,8 +88,9 @@ def restore(
     """Put a backup in the place of the database.
 
     Stop the service first. The backup is verified before anything is changed. What is there, even
-    a damaged file or only a log, is kept under another name, and what is lost is said. On PostgreSQL the database has to
-    be empty. The collection gets a new epoch, so that no ETag of before matches.
+    a damaged file or only a log, is kept under another name, and the command says what is lost. On
+    PostgreSQL, the database must be empty. The collection gets a new epoch, so that no earlier ETag
+    matches.
     """
     from storekeeper.storage import backups, databases
 
@@ -109,20 +109,24 @@ def _print_lost(lost: "Lost | None", aside: Path) -> None:
     from storekeeper.storage import backups
 
     if lost is None:
-        print_line("It cannot be read, so what is lost cannot be said")
+        print_line("It cannot be read, so it is unknown what is lost")
         return
     if lost.changes:
-        stores = ", ".join(map(str, lost.stores)) + ", …" * (len(lost.stores) == 20)
-        other = "It shares no change with the backup. " * (lost.changes.start == 1)
-        print_line(
-            f"{other}Lost: {counted(len(lost.changes), 'change')} that the backup does not have, of stores"
+        stores = ", ".join(map(str, lost.stores))
+        if len(lost.stores) == 20:
+            stores += ", …"
+        line = (
+            f"Lost: {counted(len(lost.changes), 'change')} that the backup does not have, of stores"
             f" {stores}: see them with storekeeper changes --database {backups.url_of(str(aside))}"
             f" --after {lost.changes.start - 1}"
         )
+        if lost.changes.start == 1:
+            line = f"It shares no change with the backup. {line}"
+        print_line(line)
     else:
         print_line("No change is lost")
-    if lost.good_again:
-        print_line(f"Revoked tokens are good again: revoke {', '.join(lost.good_again)}")
+    if lost.valid_again:
+        print_line(f"Revoked tokens are valid again: revoke {', '.join(lost.valid_again)}")
     if lost.gone:
         print_line(f"Tokens are gone: add {', '.join(lost.gone)} again")
 
@@ -135,16 +139,15 @@ def copy(
     *,
     move: Annotated[
         bool,
-        typer.Option("--move", help="Keep the epoch. Nobody may write to the source any more."),
+        typer.Option("--move", help="Keep the epoch. Do not write to the source any more."),
     ] = False,
 ) -> None:
     """Copy a collection to another database.
 
-    This also backs a collection up, restores a backup, and moves a collection. All stores,
-    changes, keys and tokens are copied as of one moment, and verified; or nothing is copied. The
-    service of the source may be running. The copy gets a new epoch: from now on, both may give
-    one number to different changes, so no ETag of the source matches in the copy. With --move,
-    the ETags of clients stay valid.
+    All stores, changes, keys and tokens are copied as of one moment, and verified; or nothing is
+    copied. The service of the source may be running. The copy gets a new epoch: from now on, both
+    may give the same number to different changes, so no ETag of the source matches in the copy.
+    With --move, the ETags of clients stay valid.
     """
     from storekeeper.storage import databases
 
@@ -156,11 +159,9 @@ def copy(
             source, target, show, move=move, before_commit=ignore_interrupts
         )
     between = f"from {databases.database(source).name} into {databases.database(target).name}"
-    kept = (
-        f"the copy keeps the epoch {epoch}: write no more to the source"
-        if move
-        else f"its new epoch is {epoch}"
-    )
+    kept = f"its new epoch is {epoch}"
+    if move:
+        kept = f"the copy keeps the epoch {epoch}: do not write to the source any more"
     print_line(f"{_counts(stores, changes)} copied {between}, and verified; {kept}")
 
 

@@ -31,11 +31,11 @@ def changes(
     settings: Settings,
     *,
     after: Annotated[
-        str, typer.Option(help="Cursor or number of the change to begin behind; or now.")
+        str, typer.Option(help="Begin after the change with this cursor or number; or now.")
     ] = "0",
     store: Annotated[
         int | None,
-        typer.Option(min=1, metavar="<id>", help="Print the changes of this store alone."),
+        typer.Option(min=1, metavar="<id>", help="Print only the changes of this store."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for further changes, until Ctrl-C.")
@@ -43,14 +43,14 @@ def changes(
     cursor_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with the cursor to go on from, saved after each page that was printed."
+            help="File with the cursor to continue from, saved after each page that was printed."
         ),
     ] = None,
 ) -> None:
-    """Print the changes as lines of JSON, the oldest first.
+    """Print the changes as lines of JSON, oldest first.
 
-    The service may be running. With --cursor-file each change is printed at least once, whatever
-    is killed; --after counts until there is that file.
+    The service may be running. With --cursor-file, each change is printed at least once, whatever
+    is killed; --after applies only until that file exists.
     """
     from storekeeper.domain.changes import ChangesQuery, Cursor
     from storekeeper.storage import databases
@@ -69,7 +69,9 @@ def changes(
             is_away = False
             lines = page.encode(with_by=True)
             _print(lines)
-            seq = page.changes[len(lines) - 1].seq if lines else page.version
+            seq = page.version
+            if lines:
+                seq = page.changes[len(lines) - 1].seq
             cursor = Cursor(seq, page.epoch)
             _save(cursor_file, str(cursor))
             if lines:
@@ -80,7 +82,7 @@ def changes(
 
 
 def _print(lines: list[bytes]) -> None:
-    """Print lines; if they go to a file, they are on the disk before their cursor is."""
+    """Print lines; if they go to a file, they are on disk before their cursor is."""
     out = sys.stdout.buffer
     out.writelines(line + b"\n" for line in lines)
     out.flush()
@@ -89,15 +91,16 @@ def _print(lines: list[bytes]) -> None:
 
 
 def _parse(file: Path | None, after: str) -> "Cursor":
-    """Return the cursor to go on from: the saved one, or without it `after`. Raises CannotStart."""
+    """Return the cursor to continue from: the saved one, or `after`. Raises CannotStart."""
     from storekeeper.domain.changes import parse_cursor
 
-    saved = _saved(file)
-    text, subject = (after, "--after") if saved is None else (saved, f"--cursor-file {file}")
+    text, subject = _saved(file), f"--cursor-file {file}"
+    if text is None:
+        text, subject = after, "--after"
     cursor = parse_cursor(text.encode(errors="replace"))
     if cursor is None:
         raise CannotStart(
-            f"no cursor: {text[:40]!r}; a cursor looks like 17.abcdefgh, or is a number",
+            f"not a cursor: {text[:40]!r}; a cursor looks like 17.abcdefgh, or is a number",
             subject=subject,
         )
     return cursor

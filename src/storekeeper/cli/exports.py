@@ -22,13 +22,14 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            help="File to write, by its end .csv, .xlsx or .jsonl; - is standard output, CSV."
+            help="File to write: its ending .csv, .xlsx or .jsonl is its format; - is CSV on"
+            " standard output."
         ),
     ] = STANDARD_STREAM,
     *,
     format: Annotated[
         Literal["csv", "xlsx", "jsonl"] | None,
-        typer.Option(help="The format, whatever the file is called."),
+        typer.Option(help="The format, whatever the file's ending is."),
     ] = None,
     q: Annotated[
         str, typer.Option(help="Only the stores that a search finds: words of name and address.")
@@ -53,8 +54,8 @@ def export(
 ) -> None:
     """Write stores as CSV, XLSX or JSON lines.
 
-    The stores are of one moment. The columns are id, name, address and version, by which a later
-    import finds out what has changed meanwhile. An existing file, perhaps with edits, is
+    The stores are of one moment. The columns are id, name, address and version: from the version, a
+    later import finds out what has changed meanwhile. An existing file, perhaps with edits, is
     overwritten only with --force. The service may be running.
     """
     from storekeeper.sheets import export as exports
@@ -64,9 +65,8 @@ def export(
     wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}
     given = {name: [os.fsencode(value)] for name, value in wanted.items()}
     try:
-        if databases.is_database_file(
-            settings.database, Path("/dev/stdout") if file == STANDARD_STREAM else file
-        ):
+        output_file = Path("/dev/stdout") if file == STANDARD_STREAM else file
+        if databases.is_database_file(settings.database, output_file):
             raise CannotStart(f"{file} is the database itself, or its log: name another file")
         options = exports.options_of(given)
         if _is_kept(file) and not force:
@@ -89,7 +89,8 @@ def export(
     print_line(f"{counted(done.stores, 'store')} exported from {database.name}")
     if done.has_formulas:
         print_line(
-            "Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx for people"
+            "Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx"
+            " for people"
         )
 
 
@@ -97,7 +98,7 @@ def _format(file: Path) -> str:
     end = file.suffix.lower()
     if end not in ("", ".csv", ".xlsx", ".jsonl"):
         raise CannotStart(
-            f"{file}: an export cannot be {end}: name it .csv, .xlsx or .jsonl, or say --format"
+            f"{file}: an export cannot be {end}: name it .csv, .xlsx or .jsonl, or use --format"
         )
     return end[1:] or "csv"
 
@@ -111,5 +112,5 @@ def _output(file: Path, *, overwrite: bool) -> AbstractContextManager[TextIO]:
 
 
 def _is_kept(file: Path) -> bool:
-    """Return whether there is a file that only --force overwrites."""
+    """Return whether only --force may overwrite a file."""
     return file != STANDARD_STREAM and not atomicfile.is_stream(file) and file.exists()

@@ -10,7 +10,7 @@ from storekeeper.sheets import BadFile
 
 _MAX_GROUPS = 10
 _MAX_CHANGES = 8
-"""Lines about problems and about changes: all fits on one page."""
+"""Lines about problems and about changes: everything fits on one page."""
 
 
 def hint(error: BadFile) -> str:
@@ -43,20 +43,25 @@ def tell(plan: Plan) -> None:
     for group in groups[:_MAX_GROUPS]:
         print_line(_described(group))
     if more := groups[_MAX_GROUPS:]:
-        print_line(
-            f"and {sum(group.count for group in more):,} more problems, for {len(more)} other reasons"
-        )
+        count = sum(group.count for group in more)
+        print_line(f"and {count:,} more problems, for {len(more)} other reasons")
     if report.missing:
         print_line(f"{counted(report.missing, 'store')} of the list not in the file, not changed")
-    for change in report.changes[:_MAX_CHANGES] if report.dry_run else ():
+    if report.dry_run:
+        _tell_changes(report)
+
+
+def _tell_changes(report: Report) -> None:
+    for change in report.changes[:_MAX_CHANGES]:
         old = "new" if change.old is None else _content(change.old)
         print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")
-    if report.dry_run and (rest := report.created + report.replaced - _MAX_CHANGES) > 0:
+    rest = report.created + report.replaced - _MAX_CHANGES
+    if rest > 0:
         print_line(f"and {rest:,} more")
 
 
 def _described(group: Group) -> str:
-    """Return all problems of one reason in one line, with the first of them."""
+    """Return all problems with the same reason as one line, with the first of them."""
     noun = "row" if group.reason is Reason.CONFLICT else group.column
     if group.count > 1:
         noun += "es" if noun.endswith("s") else "s"

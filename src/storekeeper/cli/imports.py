@@ -39,13 +39,14 @@ MAX_UNASKED = 10
 """Stores that an import adds to a list that has stores, without asking."""
 
 _THREE_WAYS = (
-    "it has stores: say which of them the rows mean, with --match id, --match name or --match COLUMN (the key that"
-    " another system has for a store), or that all rows are new stores, with --add"
+    "it has stores: say which of them the rows mean, with --match id, --match name or --match"
+    " COLUMN (the key that another system has for a store), or that all rows are new stores, with"
+    " --add"
 )
 
 _NO_KEYS = (
-    "None of these is kept. If later imports should find the stores by one of them, begin again in a new database,"
-    " with --match COLUMN: no later import can add it"
+    "None of these is kept. If later imports should find the stores by one of them, begin again in"
+    " a new database, with --match COLUMN: no later import can add it"
 )
 
 
@@ -57,15 +58,16 @@ def import_(  # noqa: PLR0913 - each is an option
     match: Annotated[
         str | None,
         typer.Option(
-            help="What tells the store of a row: id, name, or a column of the file;"
-            " key:id is a column that is called so."
+            help="How a row finds its store: by id, by name, or by a column of the file; key:id is"
+            " a column with the name id."
         ),
     ] = None,
     add: Annotated[bool, typer.Option("--add", help="Add all rows as new stores.")] = False,
     map: Annotated[
         list[str] | None,
         typer.Option(
-            help='Take a field from other columns: name="Store Name", address="{Street}, {City}"; repeatable.'
+            help='Take a field from other columns: name="Store Name", address="{Street}, {City}";'
+            " repeatable."
         ),
     ] = None,
     encoding: Annotated[
@@ -78,19 +80,19 @@ def import_(  # noqa: PLR0913 - each is an option
     on_conflict: Annotated[
         Literal["refuse", "skip", "overwrite"],
         typer.Option(
-            help="What to do with a row whose store has changed since the version of the file."
+            help="What to do with a row if its store has changed since the version in the file."
         ),
     ] = "refuse",
     cut_names: Annotated[
         bool, typer.Option("--cut-names", help=f"Cut names at {MAX_NAME_LENGTH} characters.")
     ] = False,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Import the good rows although others are bad.")
+        bool, typer.Option("--skip-bad", help="Import the valid rows although others are bad.")
     ] = False,
     rejects: Annotated[
         Path | None,
         typer.Option(
-            help="Write the rows that are not imported to this CSV file; means --skip-bad."
+            help="Write the rows that are not imported to this CSV file; implies --skip-bad."
         ),
     ] = None,
     dry_run: Annotated[
@@ -106,8 +108,8 @@ def import_(  # noqa: PLR0913 - each is an option
     """Import the stores of a spreadsheet, all or none.
 
     A row adds a store, or replaces the one that it means. The columns id, name, address and
-    version mean themselves; others are ignored, or mapped. The service may be running. An empty
-    list takes all rows as new stores; otherwise say --match or --add.
+    version need no --map; others are ignored, or mapped. The service may be running. In an empty
+    list, all rows are new stores; otherwise use --match or --add.
     """
     if match and add:
         raise CannotStart("--add: cannot be used together with --match")
@@ -178,8 +180,8 @@ def _import_file(
 
 
 def _ask_whether_to_create(name: str, *, dry_run: bool) -> None:
-    """Ask whether to begin a list. Raises CannotStart: a nightly import, on a disk that is not
-    mounted, must not."""
+    """Ask whether to begin a list. Raises CannotStart without a terminal: a nightly import must not
+    begin one on a disk that is not mounted."""
     if not on_terminal():
         raise Missing(name, "storekeeper create, or import --create")
     if not dry_run:
@@ -192,12 +194,13 @@ def _with_progress(rows: Reading, size: int) -> Iterator[SheetRow]:
         for row in rows:
             yield row
             if row.place % PRINT_ROWS == 0:
-                show(row.place, row.place * size // rows.position if rows.position else None)
+                total = row.place * size // rows.position if rows.position else None
+                show(row.place, total)
 
 
 @contextmanager
 def _telling_failures(file: Path, target: str) -> Iterator[None]:
-    """Turn what can go wrong into one line that says what was done."""
+    """Turn errors into one line that says whether anything was imported."""
     try:
         with saying_if_interrupted(f"nothing was imported into {target}"):
             yield
@@ -213,17 +216,16 @@ def _telling_failures(file: Path, target: str) -> Iterator[None]:
     except OSError as error:
         raise CannotStart(f"cannot read {file}: {error.strerror}") from None
     except Unavailable as error:
-        is_known = error.outcome is Outcome.NONE
-        done = (
-            "nothing was imported" if is_known else "it is unknown whether the stores were imported"
-        )
+        done = "it is unknown whether the stores were imported"
+        if error.outcome is Outcome.NONE:
+            done = "nothing was imported"
         raise CannotStart(f"{error.problem}; {done}", subject=target) from None
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
-    """Open a file to read it more than once; what cannot be read twice is copied to a file
-    without a name."""
+    """Open a file to read it more than once; if it cannot be read twice, copy it to a file without
+    a name."""
     with _standard_input() if file == STANDARD_STREAM else file.open("rb") as opened:
         if opened.seekable():
             yield opened
@@ -234,7 +236,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 
 def _standard_input() -> IO[bytes]:
-    """Open it with a descriptor of its own: at the number of ours, the reader has its input."""
+    """Open it with another descriptor: the reading process has its own input at this number."""
     return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
 
 
@@ -249,8 +251,8 @@ class _Review:
     """Tells the user what an import will do, asks, and writes the rejects, before anything else
     is written.
 
-    If others wrote in between, it is called again, behind the lock: then it asks nothing, or all
-    writers would wait.
+    If other clients wrote in between, it is called again, behind the lock. Then it asks nothing,
+    because all writers would wait.
     """
 
     def __init__(self, rows: Reading, rejects: Rejects | None, *, yes: bool) -> None:
@@ -268,10 +270,11 @@ class _Review:
             return
         created, total = plan.report.created, plan.numbers.total
         if total and created > self._approved:
-            adds = f"the import adds {counted(created, 'store')}, which cannot be deleted, to a list of {total:,}"
+            stores = f"{counted(created, 'store')}, which cannot be deleted,"
+            adds = f"the import adds {stores} to a list of {total:,}"
             if self._is_locked:
                 raise CannotStart(
-                    f"{adds}, since others wrote meanwhile: repeat it; nothing was imported"
+                    f"{adds}, because other clients wrote meanwhile: repeat it; nothing was imported"
                 )
             ask(adds, "nothing was imported")
             self._approved = created

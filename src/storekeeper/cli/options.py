@@ -22,8 +22,9 @@ def _parameter(field: msgspec.structs.FieldInfo) -> inspect.Parameter:
         kind = list[str]
     known = VARIABLES.get(field.name)
     default, shown = field.default, True
-    if default == DEFAULT_DATABASE:  # whether it was named makes a difference
-        default, shown, kind = None, DEFAULT_DATABASE, kind | None
+    if default == DEFAULT_DATABASE:  # None shows that the user named no database
+        default, shown = None, DEFAULT_DATABASE
+        kind = kind | None
     option = typer.Option(envvar=known, help=text, show_default=shown)
     return inspect.Parameter(
         field.name,
@@ -37,7 +38,14 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
     """Add the options of these settings to a command, which gets them as `settings`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        own = [p for p in inspect.signature(command).parameters.values() if p.name != "settings"]
+        parameters = [
+            each
+            for each in inspect.signature(command).parameters.values()
+            if each.name != "settings"
+        ]
+        parameters += [
+            _parameter(field) for field in msgspec.structs.fields(Settings) if field.name in names
+        ]
 
         @functools.wraps(command)
         def wrapped(**values: Any) -> Any:
@@ -45,8 +53,8 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
             settings = make({name: values.pop(name) for name in names})
             return command(settings=settings, **values)
 
-        fields = [field for field in msgspec.structs.fields(Settings) if field.name in names]
-        wrapped.__signature__ = inspect.Signature([*own, *map(_parameter, fields)])  # type: ignore[attr-defined]  # Typer reads it
+        signature = inspect.Signature(parameters)
+        wrapped.__signature__ = signature  # type: ignore[attr-defined]  # Typer reads it
         return wrapped
 
     return decorate

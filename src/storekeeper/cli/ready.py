@@ -24,10 +24,10 @@ def ready(
     settings: Settings,
     *,
     url: Annotated[
-        str, typer.Argument(help="Its address. Default: that of --uds, or of --host and --port.")
+        str, typer.Argument(help="Its address. Default: from --uds, or from --host and --port.")
     ] = "",
 ) -> int:
-    """Tell whether a service is ready, as /health/ready does.
+    """Ask a service whether it is ready, as /health/ready says.
 
     The exit status is 0 if it is ready, 1 if it is not or cannot be reached. If only writes are
     refused, it is ready, and a line says why.
@@ -57,11 +57,10 @@ def ready(
 
 
 def _reason(body: bytes) -> str:
-    """Return why something is refused, as a response of /health/ready says it; "" if it does
-    not."""
+    """Return the reason in a response of /health/ready, "" if it has none."""
     import json
 
-    with suppress(ValueError, AttributeError):  # it is of another service
+    with suppress(ValueError, AttributeError):  # it is from another kind of service
         said = json.loads(body)
         reason = said.get("reason") or said.get("message")
         return f": {reason}" if reason else ""

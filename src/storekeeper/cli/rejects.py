@@ -22,9 +22,9 @@ class Rejects:
     """Collects the rows that are not imported, and writes them before the import commits,
     perhaps twice.
 
-    What goes into a pipe or a device cannot be taken back, and waits for a reader: so it is
-    kept, and sent after the commit. Both need files without names, as the rows may be many.
-    Raises CannotStart, Unavailable.
+    What goes into a pipe or a device cannot be taken back, and waits for a reader. So it is kept,
+    and sent after the commit. Both need files without names, because there may be many rows. Raises
+    CannotStart, Unavailable.
     """
 
     def __init__(self, path: Path, source: Path, database: str) -> None:
@@ -42,14 +42,15 @@ class Rejects:
 
     def __exit__(self, *error: object) -> None:
         for file in filter(None, (self._lines, self._kept)):
-            with suppress(OSError):  # what could not be written is wanted no more
+            with suppress(OSError):  # what could not be written is no longer wanted
                 file.close()
         self._closing.close()
 
     def _refuse_own_files(self, source: Path, database: str) -> None:
         from storekeeper.storage import databases
 
-        source = Path("/dev/stdin") if source == STANDARD_STREAM else source
+        if source == STANDARD_STREAM:
+            source = Path("/dev/stdin")
         is_source = os.path.realpath(self._path) == os.path.realpath(source)
         if is_source or databases.is_database_file(database, self._path):
             raise self._refusal(
@@ -57,8 +58,8 @@ class Rejects:
             )
 
     def begin(self) -> Reject:
-        """Forget what an earlier plan has rejected; return what takes a line, and why it is
-        rejected."""
+        """Forget what an earlier plan rejected; return the function that takes a line, and why it
+        is rejected."""
         self._lines.seek(0)
         self._lines.truncate()
         return self._add
@@ -72,7 +73,7 @@ class Rejects:
             ) from None
 
     def write(self, rows: Reading) -> None:
-        """Write the rejected rows, in the place of what was written before."""
+        """Write the rejected rows, over those that were written before."""
         with self._blamed(_NOT_IMPORTED):
             if self._is_stream:
                 rows.write_rejects(self._emptied(), self._lines)
@@ -95,7 +96,7 @@ class Rejects:
         """Send what is kept for a pipe or a device, after the import."""
         if self._stream is None or self._kept is None:
             return
-        with self._blamed("the good rows were imported"), self._closing:
+        with self._blamed("the valid rows were imported"), self._closing:
             self._kept.seek(0)
             shutil.copyfileobj(self._kept, self._stream)
 

@@ -25,11 +25,16 @@ def print_line(message: str) -> None:
     """Print a message as one line on stderr, without the line breaks and control characters in
     its names."""
     line = " ".join(message.split())
-    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    # Perhaps the message says that the work is done: a failure to print it must not look like a
-    # failure of the work.
+    # The message may say that the work is done: a failure to print it must not look like a failure of
+    # the work.
     with suppress(OSError):
-        print(printable, file=sys.stderr)
+        print("".join(map(_printable, line)), file=sys.stderr)
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 def print_now(result: str) -> None:
@@ -40,7 +45,7 @@ def print_now(result: str) -> None:
 
 
 def is_output_unread() -> bool:
-    """Return whether who read standard output has gone, as `head` does once it has enough."""
+    """Return whether the reader of standard output has gone, as `head` does once it has enough."""
     output = select.poll()
     output.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
@@ -51,15 +56,16 @@ def open_standard_streams() -> None:
 
     A write to a closed standard output fails; a write to a closed standard error is lost.
     """
-    for number, name, mode in (
-        (0, "stdin", os.O_RDONLY),
-        (1, "stdout", os.O_RDONLY),
-        (2, "stderr", os.O_WRONLY),
+    for number, name, access, mode in (
+        (0, "stdin", os.O_RDONLY, "r"),
+        (1, "stdout", os.O_RDONLY, "w"),
+        (2, "stderr", os.O_WRONLY, "w"),
     ):
         if getattr(sys, name) is None:
-            os.open(os.devnull, mode)  # takes the lowest number that is free
+            os.open(os.devnull, access)  # takes the lowest number that is free
             os.set_inheritable(number, True)
-            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - stays open
+            stream = open(number, mode, closefd=False)  # noqa: SIM115 - stays open
+            setattr(sys, name, stream)
 
 
 def counted(count: int, noun: str) -> str:
@@ -73,12 +79,12 @@ def on_terminal() -> bool:
 
 
 def ask(intent: str, otherwise: str) -> None:
-    """Ask on a terminal whether the command may do what it is about to. Raises CannotStart
-    if not, and where there is no terminal.
+    """Ask on a terminal whether the command may do what it is about to do. Raises CannotStart if
+    not, or if there is no terminal.
     """
     if not on_terminal():
         raise CannotStart(f"{intent}: repeat with --yes to allow that; {otherwise}")
-    print(f"{intent[0].upper()}{intent[1:]}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{intent[0].upper()}{intent[1:]}. Continue? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CannotStart(otherwise)
 
@@ -94,17 +100,18 @@ def saying_if_interrupted(nothing: str) -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Ignore Ctrl-C from now on: the command is about to commit, so it must end and say what it did."""
+    """Ignore Ctrl-C from now on: the command is about to commit, so it must end and report."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
-    """Show how many rows are done, of how many if that is known, their rate, and the time left.
+    """Show how many rows are done, how many there are if that is known, the rate, and the time left.
 
-    A terminal has one line, written again and again; anything else gets a line from time to time.
+    On a terminal, one line is written again and again; anything else gets a line now and then.
     """
     is_terminal = sys.stderr.isatty()
+    write = _write_again if is_terminal else print_line
     began = printed = monotonic()
 
     def show(count: int, total: int | None = None) -> None:
@@ -113,9 +120,10 @@ def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
             return
         printed = monotonic()
         rate = int(count / max(printed - began, 1e-6))
-        left = f", about {(total - count) // rate} s left" if total and rate else ""
-        line = f"{title}: {count:,} {unit}, {rate:,} a second{left}"
-        _write_again(line) if is_terminal else print_line(line)
+        line = f"{title}: {count:,} {unit}, {rate:,} a second"
+        if total and rate:
+            line += f", about {(total - count) // rate} s left"
+        write(line)
 
     if is_terminal:
         _write_again(f"{title} …")

@@ -2,7 +2,7 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,6 +10,9 @@ from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import print_line, print_now
 from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
+
+if TYPE_CHECKING:
+    from storekeeper.domain.tokens import Token
 
 SETTLE_DELAY = 2.0
 """Seconds that a command waits after its commit: by then, every process has read the tokens
@@ -49,11 +52,14 @@ def add(
 
     if link and not link.startswith(("http://", "https://")):
         raise CannotStart(f"--link: an address begins with http:// or https://, not {link!r}")
-    scope = scope or ("write" if link else None)
+    if scope is None and link:
+        scope = "write"
     if scope is None:
         raise CannotStart("--scope is missing: read, or write, which includes read")
     now = time.time_ns() // 1_000_000
-    until = tokens.expiry(expires, now) if expires is not None else None
+    until = None
+    if expires is not None:
+        until = tokens.expiry(expires, now)
     text = tokens.generate()
     token = tokens.Token(
         0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until
@@ -65,9 +71,10 @@ def add(
         reason = f"Token {name} was added but cannot be printed ({error.strerror})"
         raise CannotStart(f"{reason}: revoke it, and add one of another name") from None
     expiring = f" until {_day(until)}" if until else ""
+    database = databases.database(settings.database).name
     print_line(
-        f"Token {name} may {scope}{expiring} in {databases.database(settings.database).name}. Keep it: it cannot be"
-        " printed again. The service asks for tokens if it runs with --auth writes or --auth all"
+        f"Token {name} may {scope}{expiring} in {database}. Keep it: it cannot be printed again. The"
+        " service asks for tokens if it runs with --auth writes or --auth all"
     )
     time.sleep(SETTLE_DELAY)
 
@@ -75,29 +82,28 @@ def add(
 @app.command("list")
 @with_settings("database")
 def list_(settings: Settings) -> None:
-    """List the tokens with scope, state, expiry and last use. Nobody keeps the tokens
-    themselves."""
+    """List the tokens with scope, state, expiry and last use. The tokens themselves are not
+    stored."""
     from storekeeper.storage.tokens import read_tokens
 
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
     now = time.time_ns() // 1_000_000
     for token in read_tokens(settings.database):
-        expired = token.expires is not None and token.expires <= now
-        state = "revoked" if token.revoked is not None else "expired" if expired else "active"
-        times = (token.created, token.expires, token.used)
-        rows.append(
-            [
-                token.name,
-                token.scope,
-                state,
-                *(_day(at) if at is not None else "never" for at in times),
-            ]
-        )
+        row = [token.name, token.scope, _state(token, now)]
+        row += map(_day, (token.created, token.expires, token.used))
+        rows.append(row)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print(
-            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        )
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+
+
+def _state(token: "Token", now: int) -> str:
+    if token.revoked is not None:
+        return "revoked"
+    if token.expires is not None and token.expires <= now:
+        return "expired"
+    return "active"
 
 
 @app.command()
@@ -115,5 +121,7 @@ def revoke(settings: Settings, name: Name) -> None:
     print_line(f"Requests with token {name} are now refused")
 
 
-def _day(at: int) -> str:
+def _day(at: int | None) -> str:
+    if at is None:
+        return "never"
     return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M}Z"

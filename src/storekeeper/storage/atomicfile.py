@@ -19,8 +19,8 @@ def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
     """Open a text file that replaces `file`, or the file it links to, at the end, unless there
     is an exception.
 
-    Only its owner can read the new file until it replaces the old one, of which it gets the
-    mode. A stream is written into instead. Raises FileExistsError if there is an old file by
+    Only its owner can read the new file until it replaces the old one, and gets its mode. If `file`
+    is a stream, the text is written into that. Raises FileExistsError if there is an old file by
     then, and not `overwrite`, and OSError as `is_stream` does.
     """
     if is_stream(file):
@@ -47,9 +47,9 @@ def replacing(file: Path, *, overwrite: bool = True) -> Iterator[TextIO]:
 def is_stream(file: Path) -> bool:
     """Return whether a name stands for something to write into, and not for a file to replace.
 
-    That is a pipe, a character device, or a descriptor that this process was started with, as
-    /dev/stdout. Raises OSError for what must be neither: another descriptor, a folder, a
-    socket, a block device, a SQLite database or a log of one.
+    That is a pipe, a character device, or a descriptor that this process was started with, such
+    as /dev/stdout. Raises OSError for what can be neither: another descriptor, a folder, a socket,
+    a block device, a SQLite database or its log.
     """
     if _descriptor(file) is not None:
         return True
@@ -72,7 +72,7 @@ def is_stream(file: Path) -> bool:
 def into_stream(file: Path | int) -> Iterator[TextIO]:
     """Open a pipe, a device or a descriptor of this process, to write text into it.
 
-    What is not written yet at an exception is thrown away: to write it would wait for a reader.
+    After an exception, what is not written yet is thrown away: to write it would wait for a reader.
     """
     with os.fdopen(_opened(file), "w", encoding="utf-8", newline="") as opened:
         try:
@@ -94,7 +94,7 @@ def _opened(file: Path | int) -> int:
 
 def _descriptor(file: Path) -> int | None:
     """Return the descriptor of this process that a name such as /dev/stdout stands for. Raises
-    OSError for one that whoever started this process has not opened."""
+    OSError for one that was not open when this process began."""
     descriptors = os.path.realpath("/dev/fd")
     for _ in range(_MAX_LINKS):
         if file.name.isdecimal() and os.path.realpath(file.parent) == descriptors:
@@ -119,13 +119,13 @@ def _inherited(descriptor: int) -> int:
 
 def _belongs_to_database(file: Path) -> bool:
     """Return whether a file is a SQLite database, or has the name of a log of one."""
-    names = [file.name, *(file.name.removesuffix(end) for end in _LOGS if file.name.endswith(end))]
+    names = {file.name} | {file.name.removesuffix(end) for end in _LOGS}
     return any(_is_database(file.with_name(name)) for name in names if name)
 
 
 def _is_database(file: Path) -> bool:
-    # To close a file drops the locks that SQLite has on it: the caller asks before that of a
-    # database which this process has open.
+    # To close a file drops the locks that SQLite has on it. So the caller first asks about a database
+    # that this process has open.
     if not file.is_file():
         return False
     with file.open("rb") as opened:
@@ -134,27 +134,24 @@ def _is_database(file: Path) -> bool:
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield a path for a file that is to get the name `path`, in a folder that goes at the end.
+    """Yield a path for a file that will get the name `path`, in a folder that is deleted at the end.
 
     Only its owner can read it, and no process finds half a file, now or after this one was killed.
     """
-    with tempfile.TemporaryDirectory(
-        prefix=f".{path.name[:40]}.unfinished-", dir=path.parent
-    ) as folder:
+    prefix = f".{path.name[:40]}.unfinished-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent) as folder:
         yield Path(folder) / path.name
 
 
 def publish(new: Path, path: Path) -> None:
-    """Rename the finished file `new` to `path`, also on the disk; if that fails, leave no file
-    of that name.
+    """Rename the finished file `new` to `path`, on disk too; if that fails, leave no file of that
+    name.
 
     Raises FileExistsError if a file has that name already.
     """
     try:
         path.hardlink_to(new)
-    except (
-        OSError
-    ):  # perhaps this file system has no hard links: create the name first, then replace it
+    except OSError:  # the file system may have no hard links: create the name, then replace it
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         new.replace(path)  # does nothing if both are links to one file
@@ -165,7 +162,7 @@ def publish(new: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder to the disk, unless its file system cannot do that."""
+    """Sync a folder to disk, unless its file system cannot do that."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -177,12 +174,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def _take_mode(file: Path, descriptor: int) -> None:
-    """Give an open file the owner and the mode of another one, as far as user and file system
-    can."""
+    """Give an open file the owner and the mode of another one, as far as the user and the file
+    system can."""
     old = file.stat()
     with suppress(OSError):
         os.fchown(descriptor, old.st_uid, old.st_gid)
     # Another group must not get the permissions of the old one.
-    same_group = os.fstat(descriptor).st_gid == old.st_gid
+    permissions = 0o777
+    if os.fstat(descriptor).st_gid != old.st_gid:
+        permissions = 0o707
     with suppress(OSError):
-        os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & (0o777 if same_group else 0o707))
+        os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & permissions)

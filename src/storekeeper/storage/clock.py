@@ -26,12 +26,12 @@ def now() -> int:
 
 
 def _since_boot() -> int:
-    """Return how long the machine has run, in milliseconds; nobody can set that."""
+    """Return how long the machine has run, in milliseconds. No user can set that."""
     return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
 
 
 def utc(at: int) -> str:
-    """Return a time in milliseconds since 1970 as people read it, in UTC to the minute."""
+    """Return a time in milliseconds since 1970 as people read it, in UTC, to the minute."""
     try:
         return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H:%M}Z"
     except (ValueError, OverflowError, OSError):  # beyond the year 9999
@@ -39,11 +39,11 @@ def utc(at: int) -> str:
 
 
 class ClockWatch:
-    """Counts the commits of a process that a wrong clock dated, and logs the first for each reason.
+    """Counts the commits of a process that a wrong clock dated; logs the first for each reason.
 
-    The clock is wrong if it is over MAX_ERROR before the latest change, or ahead of what the start
-    of the process and the time since then make. Either it is wrong now, or it was at the latest
-    change or at the start.
+    The clock is wrong if it is more than MAX_ERROR before the latest change, or ahead of the time
+    since the process started. Either it is wrong now, or it was wrong at the latest change or at the
+    start.
     """
 
     def __init__(self, since_boot: Callable[[], int] = _since_boot) -> None:
@@ -52,7 +52,7 @@ class ClockWatch:
         """How often the clock was set by more than MAX_JUMP."""
         self._since_boot = since_boot
         self._boot = now() - since_boot()
-        """When the machine was started, by the clock as it was when this process was."""
+        """When the machine was started, by the clock when this process was started."""
         self._reason = ""
         """Why the clock was wrong at the latest commit, "" if it was not."""
         self._seen_boot = self._boot
@@ -70,7 +70,7 @@ class ClockWatch:
             emit(Event.CLOCK_JUMPED, seconds=round(jump / 1000))
 
     def committed(self, clock: int, latest: int) -> None:
-        """Take note of changes that were committed when it was `clock`, after one of `latest`."""
+        """Check a commit at `clock`; the latest change before it was at `latest`."""
         expected = self._boot + self._since_boot()
         if latest - clock > MAX_ERROR:
             self._report("before the latest change", clock=utc(clock), latest_change=utc(latest))
@@ -88,4 +88,4 @@ class ClockWatch:
 
 
 WATCH = ClockWatch()
-"""The one of this process."""
+"""The watch of this process."""

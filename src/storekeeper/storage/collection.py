@@ -1,7 +1,7 @@
-"""Domain: what any database must promise, in words.
+"""What every database must promise, in words.
 
 To add a database, read this file and `databases.Database`, name it in `databases.database` and
-in `KINDS` of `tests/harness/databases.py`, then make `tests/domain` pass for it.
+in `KINDS` of `tests/harness/databases.py`, then make `tests/storage` pass for it.
 """
 
 import asyncio
@@ -36,17 +36,19 @@ Eventual: TypeAlias = T | asyncio.Future[T]
 """A value, or a future of it: an embedded database completes reads at once."""
 
 Fail: TypeAlias = Callable[[StorekeeperError], None]
-"""Called on the loop, once, when the database can be trusted no more: with CannotStart if the
-operator has to change something first."""
+"""Called on the loop, once, when the database can no longer be trusted: with CannotStart if the
+operator must change something first."""
 
 WriteObserver: TypeAlias = Callable[[Sequence[object], float], None]
-"""Called on the loop with the results of each transaction of writes, and the seconds that it
+"""Called on the loop with the results of each transaction of writes, and how many seconds it
 took."""
 
 
 async def completed(value: Eventual[T]) -> T:
-    """Return the value, once it is there."""
-    return await value if isinstance(value, asyncio.Future) else value
+    """Return the value as soon as it is there."""
+    if isinstance(value, asyncio.Future):
+        return await value
+    return value
 
 
 class State(NamedTuple):
@@ -62,8 +64,8 @@ class Moment(NamedTuple):
     """A moment of the past (decision 40): the version `seq`, or the latest change up to `time`
     in ms since 1970.
 
-    `epoch` is the one that the client named, "" if it named none. `check_moment` refuses what
-    the collection lacks.
+    `epoch` is the one that the client named, "" if it named none. `check_moment` refuses moments
+    that the collection does not have.
     """
 
     seq: int | None = None
@@ -108,11 +110,10 @@ def check_moment(moment: Moment, version: int, epoch: str, now: int) -> None:
 
 
 def check_history(state: State, version: int, epoch: str) -> None:
-    """Raise Unavailable if the collection, with these numbers now, cannot be read as of `state`
-    any more."""
-    if (
-        epoch != state.epoch or version < state.version
-    ):  # other changes have the same numbers, or will have them
+    """Raise Unavailable if the collection, whose numbers are these now, can no longer be read as of
+    `state`."""
+    # Otherwise other changes have the same numbers, or will have them.
+    if epoch != state.epoch or version < state.version:
         raise Unavailable("The database was restored while the list was read")
 
 
@@ -122,8 +123,8 @@ class Query(msgspec.Struct, frozen=True):
 
     Of these, the list has the first `limit` (1 to 1000; None: all) whose ids are greater than
     `after`, which is not negative. With `at`, it has them as they were at that moment; then
-    `name` is None. With a search, which may put one store first, there is a limit, and neither
-    name nor moment.
+    `name` is None. With a search, which may put one store first, there is a limit, but neither a
+    name nor a moment.
     """
 
     name: str | None = None
@@ -136,7 +137,7 @@ class Query(msgspec.Struct, frozen=True):
         """Return the page of a search: which store comes first, which others follow, and
         `Listing.last`.
 
-        `ids` are all that `search.statement` finds, or more than `limit` of them; `count` is how
+        `ids` are all that `sql.search_statement` finds, or more than `limit` of them; `count` is how
         many stores there are.
         """
         assert self.search is not None
@@ -154,17 +155,20 @@ class Query(msgspec.Struct, frozen=True):
     def ids(self, count: int) -> tuple[range, int | None]:
         """Return which of the ids 1 to `count` a query without a name asks for, and
         `Listing.last` for them."""
-        end = count if self.limit is None else min(count, self.after + self.limit)
-        return range(self.after + 1, end + 1), end if end < count else None
+        end = count
+        if self.limit is not None:
+            end = min(count, self.after + self.limit)
+        last = None if end >= count else end
+        return range(self.after + 1, end + 1), last
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, `rest` what
+    """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, and `rest`
     follows it.
 
     `rest` is None when `first` is everything. Each part of it starts with a comma: send one
     after another. All parts show the collection at `version` of `epoch`, however slowly they are
-    read. `last` is the id of the last store if the limit left out later ones, else None. `total`
+    read. `last` is the id of the last store if the limit left out later ones; otherwise it is None. `total`
     is how many stores there are, None if the query has a name or a search.
     """
 
@@ -183,8 +187,8 @@ COUNTED = (
 
 
 class Snapshot(Protocol):
-    """All rows of one collection, as of one moment. Close the generators, or the database sends
-    rows on."""
+    """All rows of one collection, as of one moment. Close the generators, or the database keeps
+    sending rows."""
 
     def state(self) -> State:
         """Return how many stores and changes there are, counted, and the epoch: the row of
@@ -194,7 +198,8 @@ class Snapshot(Protocol):
         """Return a table's rows in the order of its key."""
 
     def select(self, statement: str, *values: str | int) -> Rows:
-        """Return the rows of a statement, whose parameters `$1`, `$2` first come in this order."""
+        """Return the rows of a statement; its parameters `$1`, `$2` must first occur in this
+        order."""
 
 
 class CopyTarget(Snapshot, Protocol):
@@ -204,29 +209,29 @@ class CopyTarget(Snapshot, Protocol):
         """Add rows to an empty table."""
 
     def finish(self, epoch: str | None) -> None:
-        """Set the epoch, None for a new one, and write all rows to where they stay; later reads
-        are from there."""
+        """Set the epoch, None for a new one, and write all rows to where they stay, and are read
+        from then on."""
 
 
 class Collection(Protocol):
     """One list of stores. Every method belongs to one event loop and does not block it.
 
-    - **Ids** are 1..n without a hole and without a duplicate, in the order of the creates, with
+    - **Ids** are 1..n without a gap and without a duplicate, in the order of the creates, with
     any number of processes and machines on one database, whatever crashes (decision 25).
-    - **Durable:** a write has a result only when the write would survive a power cut.
-    - **Atomic:** a write that failed left nothing behind, and its neighbours in a batch are as
-    if it had never been. A store and its change are written together.
+    - **Durable:** a write has a result only when it would survive a power cut.
+    - **Atomic:** a write that failed leaves nothing behind, and its neighbours in a batch are as
+    if it had never been there. A store and its change are written together.
     - **Linearizable:** a read sees every write that was acknowledged before the read began, by any
       process. A listing is one snapshot that does so.
     - **Versions:** every write that changes something is one change; changes are numbered 1, 2,
-    3, … without a hole, and a store's `version` is the number of its latest change. `epoch` is
+    3, … without a gap, and a store's `version` is the number of its latest change. `epoch` is
     eight characters of `[a-z2-7]`.
     - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside
     the transaction; the PreconditionFailed or KeyReused is the exception of the future.
     - **The past:** a read of it costs what a read of the present costs, however long ago it is.
     - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database
     cannot respond, after at most 5 s (decision 30); its `outcome` says whether a write may have
-    happened. `in_session` may take longer, and raises CannotStart if the operator has to change
+    happened. `in_session` may take longer, and raises CannotStart if the operator must change
     something.
     """
 
@@ -259,7 +264,7 @@ class Collection(Protocol):
     async def in_session(
         self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
     ) -> T:
-        """Return what `work`, which runs on a thread, makes of a session for one import; raise
+        """Call `work` on a thread, with a session for one import; return what it returns, raise
         what it raises.
 
         It waits for other writers for up to `lock_timeout` seconds.
@@ -273,17 +278,17 @@ class Collection(Protocol):
         )
 
     async def with_snapshot(self, work: Callable[[Snapshot], T], interruption: Interruption) -> T:
-        """Return what `work`, which runs on a thread, makes of a snapshot; raise what it raises.
+        """Call `work` on a thread, with a snapshot; return what it returns, raise what it raises.
 
-        After an interruption it raises Unavailable, and waits for the database no longer.
+        After an interruption, raise Unavailable, and no longer wait for the database.
         """
 
     async def tokens(self) -> Sequence[Token]:
         """Return the tokens that are not revoked."""
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
-        """Record that tokens were used at `now`, in ms since 1970, but once in
-        `tokens.USED_INTERVAL` for each."""
+        """Record that tokens were used at `now`, in ms since 1970, but for each only once in
+        `tokens.USED_INTERVAL`."""
 
     def change_token(self) -> object | None:
         """Return a value that differs after any write that was acknowledged before this call, by
@@ -298,7 +303,7 @@ class Collection(Protocol):
     async def refusal_of_writes(self, *, probe: bool) -> str:
         """Return why writes are refused, "" if they are not.
 
-        After a refused write, or with `probe`, a write that leaves nothing behind finds out, at
+        After a refused write, or with `probe`, find out by a write that leaves nothing behind, at
         most once in 5 s.
         """
 
@@ -306,20 +311,20 @@ class Collection(Protocol):
         """Return why writes are refused, "" if they are not, as far as this process knows."""
 
     def observe_writes(self, observer: WriteObserver) -> None:
-        """Have `observer` called from now on."""
+        """Call `observer` from now on."""
 
     def queued_writes(self) -> tuple[int, int]:
-        """Return how many writes wait, and how many were refused so far because too many did."""
+        """Return how many writes wait, and how many were refused because too many waited."""
 
     def refused_lists(self) -> int:
-        """Return how many long lists by name were refused or broken off so far, because slow
-        clients kept too many ids."""
+        """Return how many long lists by name were refused or broken off because slow clients kept
+        too many ids."""
 
     async def figures(self) -> Mapping[str, float | None]:
-        """Return `database_bytes`, what the database takes, `disk_free_bytes`, and
+        """Return `database_bytes`, the size of the database, `disk_free_bytes`, and
         `last_backup_timestamp_seconds`.
 
-        None, or left out, is what is not known, or has not been.
+        What is not known, or has not happened, is None or missing.
         """
 
     async def close(self) -> None:

@@ -1,8 +1,7 @@
-"""Copies a collection from one database to another, verified, all or nothing."""
+"""Copies a collection from one database to another: verified, all or nothing."""
 
 import hashlib
 import itertools
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
@@ -30,25 +29,26 @@ def copy(
     """Copy everything; return how many stores and changes there are, and the target's epoch.
 
     The target gets a new epoch: from now on, both may give the same version to different
-    changes. With `move`, it keeps the source's epoch, and nobody may write to the source any
-    more. Each read of the source is inside `reading`. `progress` gets, after each row, the rows
-    done and the rows in all.
+    changes. With `move`, it keeps the source's epoch, and no process may write to the source any
+    more. Each read of the source is inside `reading`. After each row, `progress` gets how many rows
+    are done, and how many there are.
 
     Raises CannotStart, VerificationFailed, Unavailable.
     """
     with reading():
-        *count, epoch = source.state()
+        total, version, epoch = source.state()
     _require_empty(target, epoch)
 
     def source_rows(table: str) -> Rows:
         with reading():  # the target iterates over this, but an error in it is the source's
             yield from source.rows(table)
 
-    numbers, total = itertools.count(1), 2 * sum(count)
+    numbers = itertools.count(1)
+    expected = 2 * (total + version)  # without keys and tokens
 
     def advance() -> None:
         done = next(numbers)
-        progress(done, max(done, total))  # `total` is without keys and tokens
+        progress(done, max(done, expected))
 
     sent: dict[str, hashlib._Hash] = {}
     for table in TABLES:
@@ -57,19 +57,20 @@ def copy(
             target.fill(table, _summed(rows, sent[table], advance))
     target.finish(epoch if move else None)
     _verify(target, sent, advance)
-    stores, changes, arrived_epoch = target.state()
-    if [stores, changes, arrived_epoch == epoch] != [*count, move]:
+    arrived = target.state()
+    has_same_epoch = arrived.epoch == epoch
+    if arrived[:2] != (total, version) or has_same_epoch != move:
         raise VerificationFailed(
             "the numbers of stores and changes differ, or the epoch; nothing was copied"
         )
-    return stores, changes, arrived_epoch
+    return arrived
 
 
 def _require_empty(target: CopyTarget, source_epoch: str) -> None:
-    *count, epoch = target.state()
-    if any(count):
+    total, version, epoch = target.state()
+    if total or version:
         raise CannotStart("the database has stores already: name an empty one")
-    if epoch == source_epoch:  # as no other collection has it
+    if epoch == source_epoch:  # no two collections have the same one
         raise CannotStart("the database is the source itself: name another one")
     if list(target.rows("tokens")):
         raise CannotStart("the database has tokens already: name an empty one")
@@ -82,8 +83,10 @@ def _verify(
     checksum."""
     for table, checksum in sent.items():
         arrived = hashlib.sha256()
-        with closing(target.rows(table)) as rows:  # an open one would block the undoing of the copy
-            deque(_summed(rows, arrived, advance), maxlen=0)  # reads all rows, and keeps none
+        # An open generator would block the rollback of the copy.
+        with closing(target.rows(table)) as rows:
+            for _ in _summed(rows, arrived, advance):
+                pass
         if arrived.digest() != checksum.digest():
             raise VerificationFailed(
                 f"the {table} that arrived differ from those that were sent; nothing was copied"

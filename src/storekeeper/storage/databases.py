@@ -34,8 +34,8 @@ _EPOCH = "SELECT epoch FROM collection"
 
 
 class Database(Protocol):
-    """A database, which may not exist yet. All methods raise CannotStart and, but for
-    `open_collection`, Unavailable.
+    """A database, which might not exist yet. All methods raise CannotStart, and all but
+    `open_collection` raise Unavailable.
 
     A service may use the database at the same time; commands that write wait for each other.
     """
@@ -54,17 +54,17 @@ class Database(Protocol):
     ) -> Collection:
         """Prepare the database, and open its collection on the running event loop.
 
-        It calls `on_reachable`, perhaps on a thread, before it reads the prepared database, and after
-        each Unavailable.
+        It calls `on_reachable`, perhaps on a thread, before it reads the prepared database, and
+        after each Unavailable.
         """
 
     def create(self, fill: Callable[[CopyTarget], None]) -> None:
-        """Make a collection, which has what `fill` puts into it when it gets its name. Raises
-        Taken if there is one."""
+        """Make a collection; `fill` fills it before it gets its name. Raises Taken if there is
+        one."""
 
     def prepare(self, *, upgrade: bool = True) -> object:
-        """Upgrade the database, with `upgrade`: commands refuse an older one, as it may be in
-        use. Raises Missing if there is none."""
+        """Check the database, and upgrade it if `upgrade`: commands refuse an older one, which may
+        be in use. Raises Missing if there is none."""
 
     def exists(self) -> bool:
         """Return whether there is a collection; create nothing."""
@@ -90,8 +90,7 @@ class Database(Protocol):
 
 
 class CopyFailed(StorekeeperError):
-    """A copy failed; the subject is the database that is to blame. `outcome` is as in
-    Unavailable."""
+    """A copy failed; the subject is the database that failed. `outcome` is as in Unavailable."""
 
     code = Code.COPY_FAILED
 
@@ -106,7 +105,8 @@ def database(url: str) -> Database:
     if not url.startswith(("postgresql://", "postgres://")):
         return SqliteDatabase(sqlite_path(url))
     try:
-        from storekeeper.storage.postgres import PostgresDatabase  # noqa: PLC0415 - the driver is an extra, and loads slowly
+        # Only here: the driver is an extra, and loads slowly.
+        from storekeeper.storage.postgres import PostgresDatabase  # noqa: PLC0415
     except ImportError as error:
         raise WrongDatabase(
             f"PostgreSQL needs a driver ({error}): install Storekeeper with its extra postgres"
@@ -126,7 +126,7 @@ def open_existing(url: str) -> Database:
 def create(url: str, *, examples: bool) -> None:
     """Make the collection that a URL names, empty or with the examples: nothing else begins a
     list. Raises Taken if there is one, CannotStart, Unavailable."""
-    database(url).create(_add_examples if examples else lambda _: None)
+    database(url).create(_add_examples if examples else _add_nothing)
 
 
 def ensure(url: str, *, examples: bool) -> bool:
@@ -137,6 +137,10 @@ def ensure(url: str, *, examples: bool) -> bool:
     except Taken:
         return False
     return True
+
+
+def _add_nothing(_: CopyTarget) -> None:
+    pass
 
 
 def _add_examples(target: CopyTarget) -> None:
@@ -196,7 +200,8 @@ def read_changes(url: str, query: ChangesQuery) -> ChangesPage:
 
 
 def epoch(url: str, *, renew: bool) -> str:
-    """Return the epoch of a collection, a new one with `renew`. Raises CannotStart, Unavailable."""
+    """Return the epoch of a collection; with `renew`, set a new one before. Raises CannotStart,
+    Unavailable."""
     found = open_existing(url)
     if renew:
         with write_session(url) as session:
@@ -224,10 +229,8 @@ def copy(
         origin = database(source)
     with failures_of("target"):
         goal = database(target)
-    reading, filling = (
-        partial(failures_of, f"source {origin.name}"),
-        partial(failures_of, f"target {goal.name}"),
-    )
+    reading = partial(failures_of, f"source {origin.name}")
+    filling = partial(failures_of, f"target {goal.name}")
     with reading():
         if not origin.exists():
             raise CannotStart("there is no such database, or it is empty")
@@ -245,8 +248,7 @@ def copy(
 
 @contextmanager
 def failures_of(subject: str) -> Iterator[None]:
-    """Turn each StorekeeperError into a CopyFailed with that subject, but for one that is a
-    CopyFailed already."""
+    """Turn each StorekeeperError into a CopyFailed with that subject, unless it is one already."""
     try:
         yield
     except CopyFailed:
@@ -264,15 +266,13 @@ def sqlite_path(url: str) -> Path:
         shown = scheme if separator and scheme.isalnum() else url
         if not url.startswith("sqlite") and set(shown) & set(":@=?"):
             shown = ""
-        raise WrongDatabase(
-            f"unknown kind of database{f' {shown!r}' if shown or not url else ''}; use {DATABASES}"
-        )
+        named = f" {shown!r}" if shown or not url else ""
+        raise WrongDatabase(f"unknown kind of database{named}; use {DATABASES}")
     name = unquote(rest[1:], errors="surrogateescape")
     if not rest.startswith("/") or not name or "\0" in name or name == ":memory:":
         raise WrongDatabase(f"{url} names no file; use {DATABASES}")
-    if (
-        "?" in rest
-    ):  # options such as `?timeout=5`, which other programs take, would name another, new file
+    # Options such as `?timeout=5`, which other programs take, would name another, new file.
+    if "?" in rest:
         raise WrongDatabase(
             f"nothing may follow {url.partition('?')[0]}; in the name of a file, write %3F for a ?"
         )

@@ -1,8 +1,8 @@
 """The ids of long lists by name or search, which are kept until their clients have read them.
 
-A list is of one moment, however slowly it is read, and no index says which stores had a name at
-an earlier moment. So the ids of such a list are found at once: they are kept in 8 bytes each,
-counted, and bounded.
+A list shows one moment, however slowly it is read, and no index says which stores had a name at
+an earlier moment. So the ids of such a list are found at once, kept in 8 bytes each, counted and
+bounded.
 """
 
 from array import array
@@ -13,7 +13,7 @@ from storekeeper.concurrency.slow_readers import Kept, SlowReaders
 from storekeeper.domain.errors import Unavailable
 
 MAX_KEPT_BYTES = 32 * 2**20
-"""Bytes of all ids of lists by name that slow clients have not read yet: 4,000,000 ids."""
+"""Bytes of the ids of lists by name that slow clients have not read yet: 4,000,000 ids."""
 
 MAX_KEPT_LISTS = 4000
 """Lists by name that may be under way in one process, each of more than one page."""
@@ -25,7 +25,7 @@ GAVE_WAY = "The client read the list too slowly, and others needed the room"
 
 
 class KeptIds(Kept, Sequence[int]):
-    """Ids in ascending order, until their list gives way. To read some is progress."""
+    """Ids in ascending order, until their list gives way. Reading some is progress."""
 
     def __init__(self, ids: Iterable[int]) -> None:
         self._ids = array("q", ids)
@@ -62,7 +62,7 @@ class LongLists(SlowReaders[KeptIds]):
         )
 
     def keep(self, ids: Sequence[int]) -> Sequence[int]:
-        """Return ids that may be read as slowly as there is room for them. Raises Unavailable.
+        """Return ids that may be read slowly while there is room for them. Raises Unavailable.
 
         A range takes no room.
         """

@@ -1,7 +1,7 @@
-"""Domain: the tables of a collection and their columns, the same in every database.
+"""The tables of a collection and their columns, the same in every database.
 
 Both databases make their statements from these names, and a copy transfers just these tables.
-What each column means stands in `statements_of_tables`.
+`statements_of_tables` says what each column means.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME
 from storekeeper.domain.tokens import Token
 
 CONTENT = {"name": str, "address": str}
-"""What clients say of a store: the fields of `stores.Payload`."""
+"""What clients say about a store: the fields of `stores.Payload`."""
 
 FIELDS = ", ".join(CONTENT)
 """The columns of CONTENT, as statements name them."""
@@ -26,7 +26,7 @@ CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "count": int, "tok
 """What a change made of its store."""
 
 SEARCHED = {**STORES, "folded": str}
-"""All columns of a store: `folded` is what `search.folded` returns of it."""
+"""All columns of a store: `folded` is its search text, which `search.folded` returns."""
 
 OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
 """For each column of a store, the column of its latest change."""
@@ -36,13 +36,13 @@ KEYS = {"n": int, "key": str, "request": int, "seq": int, "at": int, "result": s
 were used."""
 
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
-"""A token. Nothing deletes one, so that its number and its name are unique for ever."""
+"""A token. Nothing deletes one, so its number and its name are unique for ever."""
 
 EXTERNAL_IDS = {"store_id": int, "column_name": str, "value": str}
-"""The keys that outside systems have for stores (decision 52): a store has one at most of each
+"""The keys that outside systems have for stores (decision 52): a store has at most one from each
 column of a file, and a value of a column names one store."""
 
-_TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - of constants alone
+_TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - only from constants
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 """The statement that selects all tokens."""
 
@@ -60,8 +60,8 @@ TABLES: dict[str, Mapping[str, type]] = {
     "tokens": TOKENS,
     "external_ids": EXTERNAL_IDS,
 }
-"""All tables, in the order in which they can be filled. The first column of each is its key, for
-the last one the first two."""
+"""All tables, in the order in which they can be filled. The first column of each is its key; the
+last one has a key of two columns."""
 
 
 def statements_of_tables(
@@ -69,36 +69,38 @@ def statements_of_tables(
 ) -> str:
     """Return the statements that create TABLES, without their indexes, in the words of a database.
 
-    These are its types, what ends each CREATE TABLE, and what ends that of a table that is
-    stored by its key.
+    These are its types, the end of each CREATE TABLE, and the end for a table that is stored by its
+    key.
     """
     return f"""
     CREATE TABLE stores (
-      id      {integer} PRIMARY KEY,  -- 1..n without a hole
+      id      {integer} PRIMARY KEY,  -- 1..n without a gap
       name    {text} NOT NULL CHECK (length(name) BETWEEN 1 AND {MAX_NAME_LENGTH}),
-      folded  {text} NOT NULL,        -- what is searched; before the address, which would have to be read to get here
+      folded  {text} NOT NULL,        -- the search text; a read of it must not read the address
       version {integer} NOT NULL,     -- the seq of its latest change
       address {text}                  -- null: not given
     ) {options};
     CREATE TABLE changes (
-      seq      {integer} PRIMARY KEY, -- 1..n without a hole; the greatest is the collection's version
-      store_id {integer} NOT NULL,    -- no REFERENCES: PostgreSQL would lock each store, and it holds by construction
-      name     {text} NOT NULL CHECK (length(name) BETWEEN 1 AND {MAX_NAME_LENGTH}),  -- what the store became
+      seq      {integer} PRIMARY KEY, -- 1..n without a gap; the greatest is the version
+      store_id {integer} NOT NULL,    -- no REFERENCES: PostgreSQL would lock each store
+      -- What the store became:
+      name     {text} NOT NULL CHECK (length(name) BETWEEN 1 AND {MAX_NAME_LENGTH}),
       address  {text},
-      at       {integer} NOT NULL,    -- milliseconds since 1970, UTC, as all times that follow; never falls
+      at       {integer} NOT NULL,    -- never falls; as all times: milliseconds since 1970, UTC
       count    {integer} NOT NULL,    -- how many stores there were after it
       token_number {integer} NOT NULL -- of the token that wrote it; 0: none
     ) {options};
     CREATE TABLE keys (
       n       {integer} PRIMARY KEY,  -- grows; the oldest are deleted, the newest never
-      key     {text} NOT NULL UNIQUE, -- an Idempotency-Key, perhaps behind the number of a token and a blank
-      request {integer} NOT NULL,     -- a hash of the request that it was sent with
+      -- An Idempotency-Key, perhaps after the number of a token and a blank:
+      key     {text} NOT NULL UNIQUE,
+      request {integer} NOT NULL,     -- a hash of its request
       seq     {integer} NOT NULL,     -- the change that is its response
       at      {integer} NOT NULL,
       result  {text}                  -- null: the response is a store
     ) {options};
     CREATE TABLE tokens (
-      number  {integer} PRIMARY KEY,  -- 1..n; nothing is deleted
+      number  {integer} PRIMARY KEY,  -- 1..n; none is deleted
       name    {text} NOT NULL UNIQUE,
       scope   {text} NOT NULL CHECK (scope IN ('read', 'write')),
       hash    {text} NOT NULL UNIQUE, -- SHA-256 in hexadecimal digits
@@ -112,55 +114,63 @@ def statements_of_tables(
       column_name {text} NOT NULL CHECK (length(column_name) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
       value       {text} NOT NULL CHECK (length(value) BETWEEN 1 AND {MAX_EXTERNAL_LENGTH}),
       PRIMARY KEY (store_id, column_name),
-      UNIQUE (value, column_name)     -- in this order: a search knows the value alone
+      UNIQUE (value, column_name)     -- in this order: a search only knows the value
     ) {options_by_key};
     """
 
 
 ROW_ORDER = "1, 2"
-"""The columns by which the rows of each table have one order."""
+"""The columns that give the rows of each table one order."""
 
 
 def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool) -> None:
-    """Raise CannotStart if a database's schema is none that this program, which knows those up
-    to `known`, can use.
+    """Raise CannotStart if this program, which knows schemas up to `known`, cannot use a database.
 
-    An older one can be used only if it may be upgraded.
+    An older schema can be used only if it may be upgraded.
     """
     if number < SCHEMA_NUMBER:
         problem = (
-            f"written before the first release (its schema is {number}): export its stores with the checkout that"
-            " wrote it (storekeeper export), and import them here (storekeeper import)"
+            f"written before the first release (its schema is {number}): export its stores with the"
+            " checkout that wrote it (storekeeper export), and import them here (storekeeper import)"
         )
     elif number > known:
         problem = (
-            f"written by a newer Storekeeper (its schema is {number}, this one knows {known}): install that version"
-            " or a later one"
+            f"written by a newer Storekeeper (its schema is {number}, this one knows {known}):"
+            " install that version or a later one"
         )
     elif number < known and not upgrade:
-        problem = "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with it once"
+        problem = (
+            "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`"
+            " with it once"
+        )
     else:
         return
     raise CannotStart(problem, subject=subject)
 
 
 def changes_statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
-    """Return the statement that selects a page, in the words of both databases, and its parameters.
+    """Return the statement that selects a page, for both databases, and its parameters.
 
-    It is one statement, so that all it finds is of one moment: a change that commits between two
-    would be skipped. It finds by the lengths alone where the page ends, so that no content is
-    loaded behind that.
+    It is one statement, so that it reads one moment: a change that commits between two statements
+    would be skipped. It finds the end of the page only from the lengths, so that no content is
+    loaded behind it.
     """
-    order, is_behind = ("DESC", "<") if query.newest_first else ("ASC", ">")
-    of_store, limit = (
-        ("", "$2") if query.store is None else (" AND store_id = CAST($2 AS bigint)", "$3")
-    )
+    order, is_behind = "ASC", ">"
+    if query.newest_first:
+        order, is_behind = "DESC", "<"
+    after = MAX_INTEGER if query.after.seq is None else query.after.seq
+    of_store, limit = "", "$2"
+    values: tuple[int, ...] = (after, query.limit)
+    if query.store is not None:
+        of_store, limit = "AND store_id = CAST($2 AS bigint)", "$3"
+        values = (after, query.store, query.limit)
 
     def of(seq: str, column: str) -> str:  # no join, for which PostgreSQL may read the whole table
-        return f"(SELECT {column} FROM changes AS one WHERE one.seq = {seq})"  # noqa: S608 - of constants alone
+        return f"(SELECT {column} FROM changes AS one WHERE one.seq = {seq})"  # noqa: S608 - constants
 
     text = f"""WITH page AS (
-        SELECT seq, store_id, at, token_number FROM changes WHERE seq {is_behind} CAST($1 AS bigint){of_store}
+        SELECT seq, store_id, at, token_number FROM changes
+        WHERE seq {is_behind} CAST($1 AS bigint) {of_store}
         ORDER BY seq {order} LIMIT CAST({limit} AS bigint)),
       pairs AS (
         SELECT page.*, (SELECT max(seq) FROM changes AS earlier
@@ -168,15 +178,15 @@ def changes_statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
       sized AS (
         SELECT pairs.*, sum(coalesce({of("pairs.seq", "octet_length(address)")}, 0)
             + coalesce({of("pairs.previous", "octet_length(address)")}, 0))
-          OVER (ORDER BY seq {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM pairs)
+          OVER (ORDER BY seq {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM pairs)
       SELECT (SELECT coalesce(max(seq), 0) FROM changes), epoch,
         sized.seq, sized.store_id, {of("sized.seq", "name")}, {of("sized.seq", "address")}, sized.at,
         (SELECT name FROM tokens WHERE number = sized.token_number),
         sized.previous, {of("sized.previous", "name")}, {of("sized.previous", "address")}
       FROM collection LEFT JOIN sized ON coalesce(before, 0) < {MAX_PAGE_BYTES}
-      WHERE one = 1 ORDER BY sized.seq {order}"""  # noqa: S608 - as above
-    after = MAX_INTEGER if query.after.seq is None else query.after.seq
-    return text, (after, *(() if query.store is None else (query.store,)), query.limit)
+      WHERE one = 1 ORDER BY sized.seq {order}"""  # noqa: S608 - only from constants
+    return text, values
 
 
 def page_of(rows: Iterable[Sequence[Any]], query: ChangesQuery) -> ChangesPage:
@@ -194,14 +204,14 @@ def page_of(rows: Iterable[Sequence[Any]], query: ChangesQuery) -> ChangesPage:
 
 
 def search_statement(position: str) -> str:
-    """Return the statement that finds the ids of stores, ascending, but that of `Search.id`.
+    """Return the statement that finds the ids of stores, ascending, except for `Search.id`.
 
-    `position` is the database's function that returns where a text has another one, 0 for
-    nowhere, 1 for an empty one.
+    `position` is the database's function that returns the place of a text in another one: 0 if it
+    is not there, 1 if it is empty.
     """
-    # CASE looks for a word only in texts that have the words before it. And it leaves PostgreSQL no
-    # guess of how few these are, by which it would read all stores, and sort, instead of ending at
-    # the limit.
+    # CASE looks for a word only in texts that have the words before it. And it keeps PostgreSQL from
+    # guessing how few these are: it would then read all stores, and sort, instead of ending at the
+    # limit.
     lacking = " ".join(
         f"WHEN {position}(folded, ${number}) = 0 THEN false" for number in range(3, 3 + MAX_WORDS)
     )
@@ -209,5 +219,6 @@ def search_statement(position: str) -> str:
     return f"""SELECT id FROM (
         SELECT id FROM stores WHERE id > $1 AND id <> $2 AND CASE {lacking} ELSE true END
         ORDER BY id LIMIT {limit}) AS scanned
-      UNION SELECT store_id FROM external_ids WHERE value = {text} AND store_id > $1 AND store_id <> $2
-      ORDER BY id LIMIT {limit}"""  # noqa: S608 - of constants alone
+      UNION SELECT store_id FROM external_ids
+        WHERE value = {text} AND store_id > $1 AND store_id <> $2
+      ORDER BY id LIMIT {limit}"""  # noqa: S608 - only from constants

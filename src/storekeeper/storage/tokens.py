@@ -18,21 +18,22 @@ def read_tokens(url: str) -> list[Token]:
 
 
 def refuse_tokens(url: str) -> None:
-    """Raise CannotStart if there are tokens: without --auth, nobody said which requests need
+    """Raise CannotStart if there are tokens: without --auth, no user has chosen which requests need
     one."""
     if read_tokens(url):
         raise CannotStart(
-            "the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all,"
-            " writes or open (none)"
+            "the database has tokens: choose which requests need one, with --auth (or"
+            " STOREKEEPER_AUTH) all, writes or open (none)"
         )
 
 
 def add_token(url: str, token: Token) -> None:
     """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
+    values = (token.name, token.scope, token.hash, token.created, token.expires)
     with databases.write_session(url) as session:
         if list(session.execute(_FIND, (token.name,))):
             raise CannotStart(f"Token name {token.name} is or was in use; names cannot be reused")
-        session.write(_ADD, (token.name, token.scope, token.hash, token.created, token.expires))
+        session.write(_ADD, values)
 
 
 def revoke_token(url: str, name: str, now: int) -> bool:

@@ -32,8 +32,8 @@ class BatchTooLarge(Exception):
 
 
 class Writer(Protocol):
-    """Writes to a database, for writes that have waited since `since`, on the loop's clock. Each
-    method raises Unavailable."""
+    """Carries out writes that have waited since `since`, on the loop's clock. Each method raises
+    Unavailable."""
 
     async def commit(self, commands: Sequence[Command], since: float) -> Sequence[Result]:
         """Apply commands as one transaction; return what each led to, once it is durable. Raises
@@ -44,8 +44,8 @@ class Writer(Protocol):
 
 
 class WriteQueue(Batcher[Write, Store | None]):
-    """The writes that wait. `state` says whether the database refuses them; `observe` is told of
-    each transaction."""
+    """The writes that wait. `state` says whether the database refuses them; `observe` is called
+    after each transaction."""
 
     def __init__(self, writer: Writer) -> None:
         super().__init__(self._serve_writes, max_batch=MAX_BATCH, size=_size, gather=True)
@@ -61,20 +61,20 @@ class WriteQueue(Batcher[Write, Store | None]):
         self.refuse(reason)
 
     async def close(self) -> None:
-        """Take no more; return when all writes are settled, and a probe under way."""
+        """Take no more writes; return when all are settled, and a probe under way."""
         await super().close()
         await self.state.close()
 
     async def _probe(self) -> None:
-        """Queue a probe, unless the results of the writes that wait will tell as much."""
+        """Queue a probe, unless the writes that wait will show as much."""
         if self.count == 0 or self.state.reason:
             await self.add(None)
 
     async def _serve_writes(
         self, batch: Sequence[Write], since: float
     ) -> Sequence[Result | Exception]:
-        """Commit the commands of a batch, then probe; return what each write led to, or why it was
-        refused. A probe leads to None."""
+        """Commit the commands of a batch, then probe; return the result of each write, or why it was
+        refused. The result of a probe is None."""
         results: list[Result | Exception] = []
         commands = [write for write in batch if write is not None]
         if commands:
@@ -107,7 +107,7 @@ class WriteQueue(Batcher[Write, Store | None]):
             return first + await self._commit(commands[half:], since)
         except InvalidWrite as invalid:
             if len(commands) == 1:
-                # Not in a name: from Python 3.12 on, the error has this frame.
+                # Not in a variable: from Python 3.12 on, the error has this frame.
                 return list(invalid.args)
         else:
             if self._failure:
@@ -127,7 +127,7 @@ class WriteQueue(Batcher[Write, Store | None]):
 
 
 class QueuedWrites:
-    """What a `Collection` promises of its writes, which go through a queue."""
+    """What a `Collection` promises about its writes, which go through a queue."""
 
     _queue: WriteQueue
 

@@ -1,4 +1,4 @@
-"""Whether this process's writes are refused, and since when; tells the log."""
+"""Whether this process's writes are refused, and since when; logs that."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ PROBE_BYTES = 2**20
 free pages."""
 
 PROBE_INTERVAL = 5.0
-"""Seconds after a probe for which readiness trusts it."""
+"""Seconds for which readiness trusts a probe."""
 
 PROBE_TIMEOUT = 5.0
 """Seconds after which an unfinished probe means that writes are refused."""
@@ -20,7 +20,7 @@ RETRY_INTERVAL = 5.0
 """Seconds between two probes while writes are refused, whether or not anybody asks."""
 
 CHECK_TIMEOUT = 0.2
-"""Seconds that a request for readiness waits for a probe, which goes on without it."""
+"""Seconds that a request for readiness waits for a probe, which then continues without it."""
 
 
 class WriteState:
@@ -28,7 +28,7 @@ class WriteState:
     loop.
 
     `probe` writes PROBE_BYTES to the database and deletes them, behind the writes that wait;
-    raises Unavailable if that is refused. Back-pressure is no refusal. `reason` is why writes
+    raises Unavailable if that is refused. Back-pressure is not a refusal. `reason` is why writes
     are refused, "" if they are not.
     """
 
@@ -89,7 +89,7 @@ class WriteState:
             self._probe_later()
 
     async def close(self) -> None:
-        """Wait for a probe under way; the database must settle it before."""
+        """Wait for a probe under way, which the database must settle first."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()

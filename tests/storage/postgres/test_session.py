@@ -542,7 +542,7 @@ def test_a_table_that_a_crash_would_empty_or_that_is_none_is_refused(
 ) -> None:
     make(database.url)
     administer(database, f"SET ROLE {USER}; {change}")
-    with pytest.raises(CannotStart, match="no ordinary table"):
+    with pytest.raises(CannotStart, match="not an ordinary table"):
         make(database.url)
 
 

@@ -147,7 +147,7 @@ def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> 
         assert_ends(service, place)
     with pytest.raises(
         CannotStart,
-        match=r"gone but its log stores\.db-wal is there: restore the file from a backup",
+        match=r"gone, but its log stores\.db-wal is there: restore the file from a backup",
     ):
         make_file(place)
     place.with_name("kept.db").rename(place)

@@ -15,7 +15,7 @@ import pytest
 
 from storekeeper.domain.errors import CannotStart, CannotStartYet
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import backups, databases
+from storekeeper.storage import backups, databases, verification
 from storekeeper.storage.sqlite import connections, place, schema
 from tests.harness.cases import case
 from tests.harness.client import load
@@ -246,7 +246,7 @@ def assert_restored_or_unchanged(folder: Path, state: State, parts: Parts) -> No
 def assert_serves_the_backup(path: Path, done: backups.Restored, parts: Parts) -> None:
     url = f"sqlite:///{path}"
     assert not any(Path(f"{os.path.realpath(path)}{end}").exists() for end in ENDS[1:])
-    assert backups.verify(url) == []
+    assert verification.verify(url) == []
     assert Sqlite(path.parent).changes() == AT_BACKUP
     epochs = {databases.epoch(backups.url_of(str(parts.backup)), renew=False), "killed00"}
     assert databases.epoch(url, renew=False) == done.epoch
@@ -281,7 +281,7 @@ def test_a_start_refuses_what_a_killed_restore_left_until_another_one(
     with pytest.raises(CannotStart, match="a restore was killed here: restore again"):
         schema.prepare(path)
     with pytest.raises(CannotStart, match="a restore was killed here: restore again"):
-        backups.verify(f"sqlite:///{path}")
+        verification.verify(f"sqlite:///{path}")
     assert tree(tmp_path) == before
     assert backups.restore(parts.backup, f"sqlite:///{path}", lambda *_: None).aside
     kept = Sqlite(tmp_path)
@@ -424,7 +424,7 @@ def test_a_restore_without_the_rights_changes_nothing(open_folder: Path, parts: 
     Path(f"{path}-wal").write_bytes(parts.log)
     open_folder.chmod(0o777)
     before = tree(open_folder)
-    with without_rights(), pytest.raises(CannotStart, match="this user may not write it"):
+    with without_rights(), pytest.raises(CannotStart, match="this user cannot write it"):
         backups.restore(backup, f"sqlite:///{path}", lambda *_: None)
     assert {name: tree(open_folder)[name] for name in before} == before
 

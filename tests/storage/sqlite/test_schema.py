@@ -17,12 +17,12 @@ import pytest
 from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.stores import EXAMPLES
 from storekeeper.storage import databases, intake, tokens
-from storekeeper.storage.backups import verify
 from storekeeper.storage.sql import SCHEMA_NUMBER
 from storekeeper.storage.sqlite import SqliteCollection, connections, schema
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 from storekeeper.storage.sqlite.session import open_session
 from storekeeper.storage.sqlite.snapshot import snapshot
+from storekeeper.storage.verification import verify
 from tests.harness.cases import thorough
 from tests.harness.client import fill
 from tests.harness.collection import get, numbered, run
@@ -384,11 +384,11 @@ REFUSED: dict[str, tuple[Make, str]] = {
         beside(""),
         "empty, so not a database: restore it from a backup (storekeeper restore), or",
     ),
-    "a log": (beside("-wal"), "gone but its log stores.db-wal is there: restore"),
-    "a journal": (beside("-journal"), "gone but its log stores.db-journal is there: restore"),
+    "a log": (beside("-wal"), "gone, but its log stores.db-wal is there: restore"),
+    "a journal": (beside("-journal"), "gone, but its log stores.db-journal is there: restore"),
     "emptied beside its log": (
         beside("", "-wal"),
-        "gone but its log stores.db-wal is there: restore",
+        "gone, but its log stores.db-wal is there: restore",
     ),
     "without its end": (shortened(100), "damaged (its end is missing): restore"),
     "without a page": (shortened(4096), "damaged (database disk image is malformed): restore"),

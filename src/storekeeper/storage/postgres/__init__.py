@@ -44,8 +44,8 @@ class PostgresCollection(QueuedWrites, Collection):
 
     The database need not be reachable yet: until it is, every read and write raises Unavailable.
     `fail` is called once, on the loop, if this version cannot use the database. `on_reachable` is
-    called on a thread when the database was reached, again and again until it raises no
-    Unavailable. Raises CannotStart for an invalid URL.
+    called on a thread when the database is reached, and again until it does not raise Unavailable.
+    Raises CannotStart for an invalid URL.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PostgresCollection(QueuedWrites, Collection):
     async def in_session(
         self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
     ) -> T:
-        await self.check()  # after that, its tables are there
+        await self.check()  # then its tables are there
         return await run_with(partial(open_session, self._url, lock_timeout=lock_timeout), work)
 
     async def with_snapshot(self, work: Callable[[Snapshot], T], interruption: Interruption) -> T:
@@ -98,8 +98,8 @@ class PostgresCollection(QueuedWrites, Collection):
         return None  # asking for one would cost a round trip, which is what a read costs
 
     async def check(self) -> None:
-        # `get` of no id: other reads need the table `stores`, which alone may be locked or
-        # forbidden.
+        # Other reads need the table `stores`, and only that may be locked or forbidden: so `get` no
+        # id.
         state, _ = await self._pool.execute((b"state", ()), (b"get", (array(()),)))
         single_row(rows(state))
 
@@ -117,11 +117,11 @@ class PostgresCollection(QueuedWrites, Collection):
 
     async def _connect(self) -> PipelineConnection:
         """Open a connection and prepare its session; raises Unavailable, CannotStart."""
-        if not self._schema:  # looked for once: another schema that hides it later is not ours
+        if not self._schema:  # only once: a schema that hides it later is not ours
             self._schema = await run_in_thread(self._prepare)
         try:
-            # On a thread: no loop ends while it looks a host's name up, for minutes if no name
-            # server responds.
+            # On a thread, because a loop does not end while it looks up the name of a host: for
+            # minutes, if no name server responds.
             libpq = await run_in_thread(lambda: connections.connect(self._conninfo))
             connection = PipelineConnection(libpq, _STATEMENTS)
             deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
@@ -140,7 +140,7 @@ class PostgresCollection(QueuedWrites, Collection):
 
 
 class PostgresDatabase:
-    """The database of a URL, whether it can be reached or not; see `databases.Database`."""
+    """The database of a URL, which might not be reachable; see `databases.Database`."""
 
     renew_epoch = snapshot.RENEW_EPOCH
     check = snapshot.CHECK

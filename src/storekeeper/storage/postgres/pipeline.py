@@ -1,8 +1,7 @@
 """A connection in pipeline mode: statements in, results out, one round trip each.
 
-psycopg opens it; then libpq carries the statements, several in one round trip. libpq tells
-exactly which of them were sent, completed or lost, and that decides the outcome that a client is
-told.
+psycopg opens it; then libpq carries the statements, several in one round trip. libpq says exactly
+which of them were sent, completed or lost; that decides the outcome in a client's response.
 """
 
 import asyncio
@@ -20,19 +19,19 @@ Statement = tuple[bytes, Sequence[str | int]]
 """The name of a prepared statement, and its parameters."""
 
 Result = PGresult
-"""What a statement led to; `rows` returns its rows."""
+"""The result of a statement; `rows` returns its rows."""
 
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 _OTHER_TYPES = b"RevalidateCachedQuery"
-"""The server's function that refuses a prepared statement whose columns have changed their
-types: until the session ends. Its SQLSTATE, 0A000, would not tell: it stands for all that a
-server does not support."""
+"""The server's function that refuses a prepared statement whose columns have changed their types,
+until the session ends. Its SQLSTATE, 0A000, does not show that: it means anything that a server
+does not support."""
 
 
 class ConnectionLost(Exception):
-    """The connection is gone, or was dropped at the deadline. `sent`: the statements may have
-    been carried out."""
+    """The connection is gone, or was dropped at the deadline. If `sent`, the statements may have been
+    carried out."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         self.sent = sent
@@ -40,8 +39,8 @@ class ConnectionLost(Exception):
 
 
 class StatementError(Exception):
-    """The server refused to prepare or execute the statement at `index`; it carried out none of
-    those after it."""
+    """The server refused to prepare or execute the statement at `index`; it carried out no later
+    one."""
 
     def __init__(self, index: int, result: PGresult) -> None:
         self.index = index
@@ -53,9 +52,8 @@ class PipelineConnection:
     """An open connection, for one round trip at a time. `lost` is why it was closed, or empty.
 
     `warned` says whether the server warned while it carried out the last statement of the latest
-    round trip; `since` is when it was opened, on the loop's clock. A statement is prepared with
-    its first use: that waits for the locks of its tables, which must keep nobody from the other
-    tables.
+    round trip; `since` is when it was opened, on the loop's clock. A statement is prepared at its
+    first use: that waits for the locks of its tables, and must not keep others from other tables.
     """
 
     def __init__(self, connection: PGconn, statements: Mapping[bytes, str]) -> None:
@@ -94,8 +92,8 @@ class PipelineConnection:
                 raise StatementError(index, result)
 
     async def execute(self, *statements: Statement, deadline: float) -> list[Result]:
-        """Carry out statements in one round trip; raise ConnectionLost, or StatementError for
-        the first that fails.
+        """Carry out statements in one round trip; raise ConnectionLost, or StatementError for the
+        first that fails.
 
         `deadline` is on the loop's clock. Raises ValueError, and sends nothing, for a text with
         U+0000.
@@ -111,8 +109,8 @@ class PipelineConnection:
         def send() -> None:
             for place, (name, parameters) in enumerate(encoded):
                 if name in self._unprepared and name not in prepared.values():
-                    # Only here: the statements before it may set how long it waits, or have to take
-                    # the first lock.
+                    # Only here: the statements before it may set how long it waits, or must take the
+                    # first lock.
                     self._pg.send_prepare(name, self._unprepared[name].encode())
                     prepared[place + len(prepared)] = name
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)
@@ -124,9 +122,8 @@ class PipelineConnection:
             if result.status not in _OK:
                 if result.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == _OTHER_TYPES:
                     self.drop("what it had prepared is invalid")
-                    raise ConnectionLost(
-                        self.lost, sent=False
-                    )  # nothing after it was carried out, no COMMIT either
+                    # Nothing after it was carried out, nor a COMMIT.
+                    raise ConnectionLost(self.lost, sent=False)
                 raise StatementError(len(executed), result)
             if place in prepared:
                 del self._unprepared[prepared[place]]
@@ -169,7 +166,7 @@ class PipelineConnection:
         return self._results
 
     def _give_up(self) -> None:
-        self._readable()  # if this process stood still, the results may have come meanwhile
+        self._readable()  # if this process stood still, the results may be there
         if not self._pending.done():
             self.drop(NO_RESPONSE)
 
@@ -204,9 +201,8 @@ class PipelineConnection:
 
     def _notice(self, notice: PGresult) -> None:
         if notice.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) == b"WARNING":
-            self._warned_at = len(
-                self._results
-            )  # the index of the statement that has no result yet
+            # The index of the statement that has no result yet.
+            self._warned_at = len(self._results)
 
 
 def rows(result: Result) -> list[tuple[Any, ...]]:
@@ -224,4 +220,6 @@ def array(values: Iterable[str | int | None]) -> str:
 def _element(value: str | int | None) -> str:
     if type(value) is str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return "NULL" if value is None else str(value)
+    if value is None:
+        return "NULL"
+    return str(value)

@@ -1,5 +1,4 @@
-"""The connection pool: replaces lost connections; refuses while none is open. Imports
-`concurrency`, the domain."""
+"""The connection pool: replaces lost connections, and refuses requests while none is open."""
 
 import asyncio
 from collections import deque
@@ -27,8 +26,8 @@ from storekeeper.storage.postgres.pipeline import (
 )
 
 POOL_SIZE = 9
-"""Connections that one process opens at most: two each for reads by id and of the past, one each
-for all else."""
+"""The most connections that one process opens: two each for reads by id and of the past, one each
+for everything else."""
 
 MAX_CONNECTION_AGE = 600.0
 """Seconds after which a connection is replaced, so that it does not keep an old server or old
@@ -58,7 +57,7 @@ class Pool:
         self._connect_more()
 
     async def execute(self, *statements: Statement, deadline: float | None = None) -> list[Result]:
-        """Execute statements that may be executed twice: again if the connection is lost. Raises
+        """Execute statements that may be executed twice, and again if the connection is lost. Raises
         Unavailable."""
         deadline = deadline or self._loop.time() + RESPONSE_TIMEOUT
         for _ in range(2):
@@ -74,7 +73,7 @@ class Pool:
         raise Unavailable(NO_RESPONSE)
 
     async def acquire(self, deadline: float) -> PipelineConnection:
-        """Return a connection, which the caller has to release; raises Unavailable."""
+        """Return a connection, which the caller must release; raise Unavailable."""
         if self._refusal:
             raise Unavailable(self._refusal)
         if self._idle:
@@ -95,14 +94,14 @@ class Pool:
         return waiter.result()
 
     def release(self, connection: PipelineConnection) -> None:
-        """Take a connection back; the request that has waited for longest gets it."""
+        """Take a connection back, and give it to the request that has waited longest."""
         if connection.lost:
             return
         if self._expired(connection):
             if len(self._connections) > 1:
                 connection.drop(EXPIRED)
                 return
-            # The last connection stays until there is another: the server may accept no more.
+            # The last connection stays until there is another, as the server may accept no more.
             self._connect_more()
         if self._waiting:
             self._waiting.popleft().set_result(connection)
@@ -129,10 +128,7 @@ class Pool:
         """Open connections while requests wait for them, at least one that is not old; retry
         until that is done."""
         try:
-            while not self._connections or (
-                len(self._connections) < POOL_SIZE
-                and (self._waiting or all(map(self._expired, self._connections)))
-            ):
+            while self._needs_more():
                 began = self._loop.time()
                 try:
                     self._add(await self._connect())
@@ -140,11 +136,18 @@ class Pool:
                     self._refuse(UNREACHABLE)
                     self._fail(error)
                     return
-                except Exception as error:  # noqa: BLE001 - also a lack of files or threads: nobody else would try again
+                except Exception as error:  # noqa: BLE001 - such as a lack of files: only this retries
                     self._record_outage(str(error), began)
                     await asyncio.sleep(RETRY_PAUSE)
         finally:
             self._connecting = None
+
+    def _needs_more(self) -> bool:
+        if not self._connections:
+            return True
+        if len(self._connections) >= POOL_SIZE:
+            return False
+        return bool(self._waiting) or all(map(self._expired, self._connections))
 
     def _add(self, connection: PipelineConnection) -> None:
         if self._refusal:
@@ -154,18 +157,20 @@ class Pool:
             self._connections.add(connection)
             connection.on_lost = self._on_lost
             self.release(connection)
-            for other in filter(
-                self._expired, self._idle[:-1]
-            ):  # else it might serve again, as the last
+            # Otherwise an old one might serve again, as the last.
+            for other in filter(self._expired, self._idle[:-1]):
                 other.drop(EXPIRED)
 
     def _record_outage(self, reason: str, began: float) -> None:
-        open_still = {"connections": len(self._connections)} if self._connections else {}
-        if not open_still:  # else the open ones suffice, although the server accepts no more
-            if not self._refusal:
-                self._outage_began = began
-            self._refuse(UNREACHABLE)
-        emit(Event.DATABASE_UNREACHABLE, reason=reason, **open_still)
+        # Open ones suffice, although the server accepts no more.
+        if self._connections:
+            count = len(self._connections)
+            emit(Event.DATABASE_UNREACHABLE, reason=reason, connections=count)
+            return
+        if not self._refusal:
+            self._outage_began = began
+        self._refuse(UNREACHABLE)
+        emit(Event.DATABASE_UNREACHABLE, reason=reason)
 
     def _refuse(self, reason: str) -> None:
         self._refusal = reason
@@ -177,7 +182,7 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
         if connection.lost != EXPIRED:
-            # What ended one connection has probably ended all, and a dead host does not close them.
+            # What ended one connection has probably ended all; a dead host does not close them.
             for other in list(self._idle):
                 other.drop(connection.lost)
         self._connect_more()
@@ -205,8 +210,7 @@ def single_row(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 def to_unavailable(
     error: StatementError, outcome: Outcome = Outcome.NONE, *, read: bool = False
 ) -> Unavailable:
-    """Return the Unavailable for a statement that the server refused; log what is out of the
-    ordinary.
+    """Return the Unavailable for a statement that the server refused; log what is unexpected.
 
     A lock or a lack of space is logged only for a read: `WriteState` logs it for writes.
     """
@@ -216,8 +220,8 @@ def to_unavailable(
     return Unavailable(expected or FAILED, outcome)
 
 
-# By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines with its protocol abort
-# with class 40.
+# By SQLSTATE or its class (appendix A of PostgreSQL's manual). Some engines that speak its protocol
+# abort with class 40.
 _EXPECTED = {
     "25006": "The database is read-only",
     "40": "The database is busy",

@@ -14,10 +14,11 @@ from storekeeper.storage.postgres.connections import (
 from storekeeper.storage.postgres.pipeline import array
 from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
 
-NEW_EPOCH = """(SELECT string_agg(substr('abcdfghijklmnopqrstuvwxyze234567', 1 + floor(random() * value)::integer, 1),
-      '') FROM unnest(ARRAY[25,32,32,32,32,32,32,32]) AS value)"""
-"""The expression of a new epoch; its first character makes no number of a version: it is neither
-a digit nor an e."""
+NEW_EPOCH = """(SELECT string_agg(
+        substr('abcdfghijklmnopqrstuvwxyze234567', 1 + floor(random() * value)::integer, 1), '')
+      FROM unnest(ARRAY[25,32,32,32,32,32,32,32]) AS value)"""
+"""The expression of a new epoch. Its first character is neither a digit nor an e, so that a version
+before it stays the same number."""
 
 COLLECTION_TABLE = "collection"
 """The table whose one row all writers lock."""
@@ -27,21 +28,22 @@ SCHEMA = f"""
       schema integer NOT NULL        -- one row: the number of the schema
     );
     INSERT INTO storekeeper VALUES ({SCHEMA_NUMBER});
-    ALTER TABLE storekeeper REPLICA IDENTITY FULL;  -- without a key, a publication of all tables refuses an UPDATE
+    -- Without a key, a publication of all tables refuses an UPDATE.
+    ALTER TABLE storekeeper REPLICA IDENTITY FULL;
     {statements_of_tables("bigint", 'text COLLATE "C"')}
     CREATE INDEX stores_by_name ON stores (name, id);
     CREATE INDEX changes_by_store ON changes (store_id, seq);
-    -- The one lock of all writers, and the numbers that it guards. A SEQUENCE would leave holes.
+    -- The one lock of all writers, and the numbers that it guards. A SEQUENCE would leave gaps.
     CREATE TABLE {COLLECTION_TABLE} (
       one     integer PRIMARY KEY CHECK (one = 1),
       count   bigint NOT NULL,       -- of stores
       version bigint NOT NULL,       -- the greatest seq
       at      bigint NOT NULL,       -- of the latest change
       epoch   text COLLATE "C" NOT NULL, -- changes if the numbers go back
-      backed_up bigint               -- when the latest backup was made: milliseconds since 1970, UTC; null: never
+      backed_up bigint               -- when the latest backup was made; null: never
     );
     INSERT INTO {COLLECTION_TABLE} VALUES (1, 0, 0, 0, {NEW_EPOCH}, NULL);
-    CREATE TABLE probe (             -- what a probe of writes writes and deletes
+    CREATE TABLE probe (             -- a probe of writes writes and deletes its row
       one    integer PRIMARY KEY DEFAULT 1 CHECK (one = 1),
       filler text NOT NULL
     );
@@ -50,36 +52,38 @@ SCHEMA = f"""
 MIGRATIONS: tuple[str, ...] = ()
 """The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
 
-A released one is never edited. Each renames COLLECTION_TABLE, so that instances of older
-versions can write nothing, and leaves a view of the old name that cannot be locked (it groups
-rows), so that these can read.
+A released one is never edited. Each renames COLLECTION_TABLE, so that instances of older versions
+cannot write, and leaves a view of the old name that cannot be locked (it groups rows), so that they
+can read.
 """
 
 # The last column: whether a COMMIT waits for a standby.
-LOCK = f"""SELECT count, version, at, epoch, coalesce(current_setting('synchronous_standby_names', true), '') <> ''
+LOCK = f"""SELECT count, version, at, epoch,
+    coalesce(current_setting('synchronous_standby_names', true), '') <> ''
   FROM {COLLECTION_TABLE} WHERE one = 1 FOR UPDATE"""
 
 TYPES = {int: "int8", str: "text"}
 """The types of the columns of all tables."""
 
 # Not to_regclass: its cached result may be older than the wait for the lock of migrations.
-# Not information_schema: it hides what this user may not read.
-_TABLES = """SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace = (
-  SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"""
+# Not information_schema: it hides what this user cannot read.
+_TABLES = """SELECT relname FROM pg_catalog.pg_class
+  WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace = (
+    SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"""
 # A rule can keep rows from being written without an error, and every view has a rule.
 _NAMES = ("storekeeper", *TABLES, "probe", COLLECTION_TABLE)
 _FOREIGN = f"""{_TABLES} AND relname IN ({", ".join(f"'{name}'" for name in _NAMES)})
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
-# What is read in one statement is of one moment, beside writers too.
+# One statement reads one moment, even while others write.
 _NUMBERS = """SELECT count, version, (SELECT coalesce(max(id), 0) FROM stores),
   (SELECT coalesce(max(seq), 0) FROM changes) FROM collection WHERE one = 1"""
 
 MIGRATION_LOCK = 0x53544F52
-"""The advisory lock of all migrations: without it, migrations at the same time can fail."""
+"""The advisory lock of all migrations: without it, concurrent migrations can fail."""
 
 RIGHTS = "to create them needs CREATE on the schema"
-"""What a user needs beside tables of its own."""
+"""What a user needs in addition to its own tables."""
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 
@@ -111,9 +115,9 @@ def exists(url: str) -> bool:
 def prepare(url: str, *, upgrade: bool = True) -> str:
     """Upgrade the database; return the schema that contains the collection.
 
-    Several instances may do this at once. Raises CannotStart, also if it is older and may not be
-    upgraded, or if it has no collection. Raises Unavailable, also if another lock or another
-    instance's migration takes longer than a few seconds.
+    Several instances may do this at once. Raises CannotStart if the database cannot be used, if it
+    is older and not `upgrade`, or if it has no collection. Raises Unavailable, also if another lock
+    or another instance's migration takes longer than a few seconds.
     """
     with connected(url, needs=RIGHTS) as connection:
         _check_encoding(connection)
@@ -141,25 +145,27 @@ def create_tables(connection: Connection) -> bool:
 
 
 def _check_encoding(connection: Connection) -> None:
-    """Raise CannotStart unless a database has all letters."""
-    # Also of one that is complete: a dump may have been restored into another encoding.
+    """Raise CannotStart unless a database can store all letters."""
+    # Also a complete one: a dump may have been restored into another encoding.
     if connection.execute("SHOW server_encoding").fetchone() != ("UTF8",):
-        raise WrongDatabase("its encoding has to be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
+        raise WrongDatabase("its encoding must be UTF8: CREATE DATABASE ... ENCODING 'UTF8'")
 
 
 def _migrate(connection: Connection, url: str) -> None:
-    connection.rollback()  # else whoever migrates now would wait for the tables that were looked at
+    # Otherwise an instance that migrates now would wait for the tables that this one has read.
+    connection.rollback()
     connection.execute(_LOCK_TIMEOUT)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-    # While this waits for a table, all others wait behind it: during a pg_dump, also the reads of
+    # While this waits for a table, all others wait behind it: during a pg_dump, even the reads of
     # older instances.
     connection.execute("SET LOCAL lock_timeout = '1s'")
-    # Asked again: while this waited for the lock, another instance may have migrated.
+    # Again, because another instance may have migrated while this one waited for the lock.
     if (number := version(connection)) == current_number():
         return
     if not number:
         raise Missing(describe(url))
-    connection.execute("LOCK TABLE storekeeper")  # every start reads it first, and has no lock then
+    # Every start reads it first, and has no lock then.
+    connection.execute("LOCK TABLE storekeeper")
     _apply_migrations(connection, number)
 
 
@@ -187,7 +193,7 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
         psycopg.DataError,
     ):
         raise WrongDatabase(
-            "its table storekeeper is not as we made it: restore it, or name another database"
+            "its table storekeeper is not the one we made: restore it, or name another database"
         ) from None
     check_schema_number(number, current_number(), "--database", upgrade=upgrade)
     _check_tables(connection)
@@ -195,14 +201,15 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
 
 
 def _check_tables(connection: Connection) -> None:
-    """Raise CannotStart unless there are all tables, or more."""
-    # Asked after the number: another instance may migrate meanwhile.
+    """Raise CannotStart unless all tables are there, and perhaps more."""
+    # After the number: another instance may migrate meanwhile.
     tables = {name for (name,) in connection.execute(_TABLES)}
     if missing := ", ".join(sorted(set(_NAMES) - tables)):
         raise WrongDatabase(f"not complete, it lacks the table {missing}: restore it")
     if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
         raise WrongDatabase(
-            f"{foreign} is no ordinary table that outlives a crash (but a view, UNLOGGED, or with rules)"
+            f"{foreign} is not an ordinary table that survives a crash, but a view, UNLOGGED, or has"
+            " rules"
         )
     if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
         raise WrongDatabase(
@@ -216,5 +223,6 @@ def check_rows(connection: Connection) -> None:
     ((count, version, stores, changes),) = connection.execute(_NUMBERS).fetchall()
     if (count, version) != (stores, changes):
         raise WrongDatabase(
-            f"not complete, it has {stores} of {count} stores and {changes} of {version} changes: restore it"
+            f"not complete, it has {stores} of {count} stores and {changes} of {version} changes:"
+            " restore it"
         )

@@ -1,4 +1,4 @@
-"""Snapshots to read or fill, each on a connection of its own."""
+"""Snapshots to read or fill, each on its own connection."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -51,14 +51,14 @@ class PostgresSnapshot:
 
     def rows(self, table: str) -> Rows:
         columns = TABLES[table]
-        query = f"COPY (SELECT {', '.join(columns)} FROM {table} ORDER BY {ROW_ORDER}) TO STDOUT (FORMAT binary)"
+        select = f"SELECT {', '.join(columns)} FROM {table} ORDER BY {ROW_ORDER}"
+        query = f"COPY ({select}) TO STDOUT (FORMAT binary)"
         try:
             with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
                 copy.set_types([TYPES[kind] for kind in columns.values()])
                 yield from copy.rows()
-        except (
-            psycopg.Error
-        ) as error:  # translate here, or the handler of the target would blame the target
+        except psycopg.Error as error:
+            # Here, because the handler of the target would name the target.
             raise translate(error, self._url) from None
 
     def select(self, statement: str, *values: str | int) -> Rows:
@@ -79,8 +79,8 @@ class PostgresTarget(PostgresSnapshot):
                 copy.write_row(row)
 
     def finish(self, epoch: str | None) -> None:
-        """Set the epoch and the numbers. Rows that this transaction reads are those that its
-        commit keeps."""
+        """Set the epoch and the numbers. This transaction reads the rows that its commit will
+        keep."""
         if psycopg.RawCursor(self._connection).execute(_FINISH.encode(), (epoch,)).rowcount != 1:
             raise Unavailable("A trigger or a rule of the database kept rows out")
 
@@ -97,7 +97,7 @@ def snapshot(url: str, interruption: Interruption | None = None) -> Iterator[Sna
 def target(url: str, *, before_commit: Callable[[], None] = lambda: None) -> Iterator[CopyTarget]:
     """Open a database without stores, or a new one, to fill it. Raises CannotStart, Unavailable.
 
-    `before_commit` is called before the COMMIT, which also creates the tables, where there are none.
+    `before_commit` is called before the COMMIT, which also creates the tables if there are none.
     """
     with connected(url, needs=RIGHTS) as connection:
         if not create_tables(connection):
@@ -111,10 +111,10 @@ def target(url: str, *, before_commit: Callable[[], None] = lambda: None) -> Ite
 
 @contextmanager
 def making(url: str) -> Iterator[Connection]:
-    """Open a connection that makes a collection, which lasts unless there is an exception. Raises Taken if there is one,
-    CannotStart, Unavailable."""
+    """Open a connection that makes a collection, which lasts unless there is an exception. Raises
+    Taken if there is a collection, CannotStart, Unavailable."""
     with connected(url, needs=RIGHTS) as connection:
-        # Asked before too: a copy may have the lock of migrations for long.
+        # Before, too, because a copy may have the lock of migrations for long.
         if version(connection) or not create_tables(connection):
             raise Taken("there is a list already: name another database", subject=describe(url))
         yield connection

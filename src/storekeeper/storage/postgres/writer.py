@@ -1,8 +1,8 @@
 """Writes of the shared collection: a batch is one transaction, under one lock.
 
 One row is the lock of all writers on all machines, and contains the numbers that it guards. A
-batch takes two round trips: the lock with the numbers and what the batch touches, then all that
-is written, with its COMMIT.
+batch takes two round trips: the lock with the numbers and the rows that the batch concerns, then
+all writes with their COMMIT.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ from storekeeper.storage.write_queue import BatchTooLarge, InvalidWrite
 from storekeeper.storage.write_state import PROBE_BYTES
 
 _STORE = [list(CHANGES).index(OF_CHANGE[name]) for name in STORES]
-"""The columns of a change that are those of its store."""
+"""The places of a store's columns among those of its change."""
 _NEW = as_table(SEARCHED)
 _SET = ", ".join(f"{name} = new.{name}" for name in SEARCHED if name != "id")
-# The database compares: the address of a store does not come here. Null equals null.
+# The database compares, so the address of a store does not travel here. Null equals null.
 _EQUAL = " AND ".join(f"stores.{name} IS NOT DISTINCT FROM new.{name}" for name in CONTENT)
 _KEEPS = {f"keeps_{name}": int for name in CONTENT}
 _PATCHES = as_table({"place": int, "id": int, **CONTENT, **_KEEPS})
@@ -60,11 +60,11 @@ _NEW_KEYS = as_table({"key": str, "request": int, "seq": int})
 
 STATEMENTS = {
     b"begin": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    # The lock and the numbers may be one statement because they are one row: a transaction that
-    # waited for the lock gets the row as the previous one left it, not as the statement's snapshot
-    # has it.
+    # The lock and the numbers can be one statement because they are one row: a transaction that
+    # waited for the lock gets the row as the previous one left it, not as in the statement's
+    # snapshot.
     b"lock": LOCK,
-    # Behind the lock, in the same round trip: each statement sees all that was committed before it.
+    # Behind the lock, in the same round trip: a statement sees everything committed before it.
     b"replacements": f"""SELECT place, id, version, {_EQUAL}
       FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
     # Addresses come here only if all of them have at most so many bytes.
@@ -75,10 +75,11 @@ STATEMENTS = {
     b"create": f"INSERT INTO stores ({', '.join(SEARCHED)}) SELECT * FROM {_NEW}",
     b"replace": f"UPDATE stores SET {_SET} FROM {_NEW} WHERE stores.id = new.id",
     b"change": f"INSERT INTO changes ({', '.join(CHANGES)}) SELECT * FROM {as_table(CHANGES)}",
-    b"count": f"UPDATE {COLLECTION_TABLE} SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1",
+    b"count": f"""UPDATE {COLLECTION_TABLE}
+      SET count = $1::int8, version = $2::int8, at = $3::int8 WHERE one = 1""",
     b"commit": "COMMIT",
     b"rollback": "ROLLBACK",
-    # LIMIT has the server look each key up in the index, also before it has statistics.
+    # LIMIT makes the server look up each key in the index, even before it has statistics.
     b"find keys": """SELECT wanted.key, known.request, known.store_id, known.seq
       FROM unnest($1::text[]) AS wanted (key), LATERAL (
         SELECT request, store_id, seq FROM keys JOIN changes USING (seq)
@@ -89,21 +90,22 @@ STATEMENTS = {
           SELECT name, address FROM keys JOIN changes USING (seq)
           WHERE keys.key = wanted.key LIMIT 1) AS known) AS found""",
     b"add keys": f"""INSERT INTO keys (n, key, request, seq, at)
-      SELECT (SELECT coalesce(max(n), 0) FROM keys) + row_number() OVER (ORDER BY seq), key, request, seq, $4::int8
+      SELECT (SELECT coalesce(max(n), 0) FROM keys) + row_number() OVER (ORDER BY seq),
+        key, request, seq, $4::int8
       FROM {_NEW_KEYS}""",
-    # The server reads the array only if the last of these keys may go.
+    # The server reads the array only if the last of these keys may be deleted.
     b"delete keys": f"""WITH old AS (
         SELECT n, at, (SELECT max(n) FROM keys) AS newest FROM keys
         WHERE n = (SELECT min(n) FROM keys) + {MAX_KEYS_DELETED - 1})
       DELETE FROM keys WHERE n = ANY(ARRAY(SELECT n FROM keys ORDER BY n LIMIT {MAX_KEYS_DELETED}))
-        AND EXISTS (
-          SELECT FROM old WHERE n <= newest - CASE WHEN at < $1::int8 THEN {MIN_KEYS} ELSE {MAX_KEYS} END)""",
+        AND EXISTS (SELECT FROM old
+          WHERE n <= newest - CASE WHEN at < $1::int8 THEN {MIN_KEYS} ELSE {MAX_KEYS} END)""",
     b"fill probe": "INSERT INTO probe (filler) VALUES ($1::text)",
     b"empty probe": "DELETE FROM probe",
     b"used": f"""UPDATE tokens SET used = $2::int8 WHERE number = ANY($1::int8[])
       AND abs($2::int8 - coalesce(used, 0)) >= {USED_INTERVAL}""",
 }
-"""The statements that a connection has to prepare for writes."""
+"""The statements that a connection must prepare for writes."""
 
 Execute = Callable[..., Awaitable[list[Result]]]
 """`_execute` on the connection of a transaction."""
@@ -119,11 +121,9 @@ class PostgresWriter:
     async def probe(self, since: float) -> None:
         try:
             async with self._transaction(since) as execute:
-                filler = token_hex(PROBE_BYTES // 2)  # so that nothing of it can be compressed
-                await execute(
-                    (b"begin", ()), (b"lock", ()), (b"fill probe", (filler,)), (b"commit", ())
-                )
-                await execute((b"begin", ()), (b"lock", ()), (b"empty probe", ()), (b"commit", ()))
+                filler = token_hex(PROBE_BYTES // 2)  # which cannot be compressed
+                for probe in ((b"fill probe", (filler,)), (b"empty probe", ())):
+                    await execute((b"begin", ()), (b"lock", ()), probe, (b"commit", ()))
         except InvalidWrite as invalid:  # by a trigger
             raise invalid.args[0] from None
 
@@ -135,9 +135,8 @@ class PostgresWriter:
             # A write that changes nothing may acknowledge what was committed while the standby was
             # away. So commit it too: the COMMIT waits for the standby, because the lock of the row
             # is in the log.
-            if applied.writes or (
-                replicated and any(isinstance(result, Store) for result in applied.results)
-            ):
+            has_stores = any(isinstance(result, Store) for result in applied.results)
+            if applied.writes or (replicated and has_stores):
                 await self._finish(execute, applied, now)
         if applied.changes:
             clock.WATCH.committed(now, before.at)
@@ -146,13 +145,13 @@ class PostgresWriter:
         return applied.results
 
     async def _delete_keys(self) -> None:
-        """Delete old keys (decision 36), whatever comes of the writes; a refusal is logged."""
+        """Delete old keys (decision 36), whatever happens to the writes; a refusal is logged."""
         with suppress(Unavailable):
             await self._pool.execute((b"delete keys", (clock.now() - MIN_KEY_AGE,)))
 
     @asynccontextmanager
     async def _transaction(self, since: float) -> AsyncIterator[Execute]:
-        """Yield what executes statements on a connection; roll back what they have not
+        """Yield a function that executes statements on a connection; roll back what they have not
         committed."""
         deadline = response_deadline(since)
         connection = await self._pool.acquire(deadline)
@@ -214,7 +213,8 @@ class PostgresWriter:
             expected += 1  # the row with the numbers
         written = sum(result.command_tuples or 0 for result in results[: len(statements)])
         if written != expected:
-            reason = f"{written} of {expected} rows were written: a trigger or a rule kept out the others"
+            kept_out = "a trigger or a rule kept out the others"
+            reason = f"{written} of {expected} rows were written: {kept_out}"
             emit(Event.DATABASE_REFUSED, sqlstate="00000", reason=reason)
             raise Unavailable("The database did not write everything", Outcome.UNKNOWN)
 
@@ -253,9 +253,8 @@ async def _execute(
     try:
         results = await connection.execute(*statements, deadline=deadline)
     except ConnectionLost as error:
-        raise Unavailable(
-            NO_RESPONSE, Outcome.UNKNOWN if commits and error.sent else Outcome.NONE
-        ) from None
+        outcome = Outcome.UNKNOWN if commits and error.sent else Outcome.NONE
+        raise Unavailable(NO_RESPONSE, outcome) from None
     except ValueError as error:
         raise InvalidWrite(error) from None
     except StatementError as error:
@@ -269,17 +268,16 @@ async def _execute(
         raise Unavailable("The database rolled the write back")
     if commits and connection.warned:  # at COMMIT, and not in a trigger
         # The wait for a synchronous standby was cancelled: the writes are committed here, but
-        # perhaps nowhere else. The server calls that a success; it is none, because a failover
-        # would lose them.
+        # perhaps nowhere else. The server calls that a success, but a failover would lose them.
         raise Unavailable(NO_STANDBY, Outcome.UNKNOWN)
     return results
 
 
 _RAISED = "P0001"
-"""The SQLSTATE of RAISE EXCEPTION, in a trigger that somebody added."""
+"""The SQLSTATE of RAISE EXCEPTION, in a trigger that an operator added."""
 
 _INVALID_DATA = ("22", "23", _RAISED)
-"""SQLSTATEs, or their classes, of what is wrong with the data of one write."""
+"""SQLSTATEs, or their classes, for invalid data of one write."""
 
 _ROLLED_BACK = ("23", _RAISED, "40000", "40001", "40002", "40P01")
 """SQLSTATEs of a refused COMMIT after which nothing is committed. 40003 is `statement completion

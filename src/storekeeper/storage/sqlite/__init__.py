@@ -56,9 +56,9 @@ _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM 
 class SqliteCollection(QueuedWrites, Collection):
     """A Collection in one SQLite file. Needs a running event loop, and a file that is prepared.
 
-    `fail` is called once, on the loop, when the file cannot be trusted any more: from then on no
-    write is acknowledged, and the process should end so that the next one opens the file anew.
-    It is not called for a damaged file, which the next process would find as damaged: reads
+    `fail` is called once, on the loop, when the file can no longer be trusted: from then on no
+    write is acknowledged, and the process should end so that the next one opens the file again.
+    It is not called for a damaged file, which would be damaged for the next process too: reads
     continue where they can, and nothing is written.
     """
 
@@ -98,7 +98,9 @@ class SqliteCollection(QueuedWrites, Collection):
             return self._whole(self._reader.searched(query, *found))
 
     def _whole(self, listing: Listing) -> Listing:
-        return replace(listing, rest=self._rest(listing.rest)) if listing.rest else listing
+        if listing.rest is None:
+            return listing
+        return replace(listing, rest=self._rest(listing.rest))
 
     def refused_lists(self) -> int:
         return self._reader.long_lists.refused
@@ -143,7 +145,7 @@ class SqliteCollection(QueuedWrites, Collection):
             await run_in_thread(mark)
 
     def _check_writable(self) -> None:
-        """Raise Unavailable if nothing is to be written any more."""
+        """Raise Unavailable if nothing may be written any more."""
         if self._queue.refusal:
             raise Unavailable(self._queue.refusal)
 
@@ -159,9 +161,8 @@ class SqliteCollection(QueuedWrites, Collection):
             self._identity.check()
             self._reader.read_epoch()
         except (*errors.READ_ERRORS, errors.Failure) as error:
-            self._translate(
-                error
-            )  # which reports a failure; after another error, the next read meets it too
+            # This reports a failure; any other error, the next read meets too.
+            self._translate(error)
 
     async def check(self) -> None:
         self._check_writable()
@@ -171,7 +172,7 @@ class SqliteCollection(QueuedWrites, Collection):
         try:
             disk = os.statvfs(self._path.parent)
             sizes = [file.stat().st_size for file in schema.files(self._path) if file.exists()]
-        except OSError as error:  # a file was just deleted
+        except OSError as error:  # a file has just been deleted
             raise Unavailable(str(error)) from None
         backed_up = self._read(self._reader.backed_up)
         return {
@@ -199,9 +200,8 @@ class SqliteCollection(QueuedWrites, Collection):
         try:
             yield
         except (*errors.READ_ERRORS, errors.Failure) as error:
-            raise self._translate(
-                error, outcome
-            ) from None  # it may return `error`, which must not be its own cause
+            # `from None`: it may return `error`, which must not be its own cause.
+            raise self._translate(error, outcome) from None
 
     def _translate(self, error: Exception, outcome: Outcome = Outcome.NONE) -> Exception:
         if self._closed:
@@ -223,7 +223,7 @@ class SqliteCollection(QueuedWrites, Collection):
 
 
 class SqliteDatabase:
-    """The database that a file is, whether it is there or not; see `databases.Database`."""
+    """The database in a file, which might not exist yet; see `databases.Database`."""
 
     renew_epoch = snapshot.RENEW_EPOCH
     check = snapshot.CHECK

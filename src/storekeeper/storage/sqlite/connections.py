@@ -35,9 +35,9 @@ def exclude_others(connection: apsw.Connection) -> None:
 
 
 def open_existing(path: Path) -> apsw.Connection:
-    """Open a connection to a file that exists. Only `snapshot` makes one."""
-    # Without these flags, SQLite would begin an empty file in the place of one that was deleted, and
-    # delete the log beside it.
+    """Open a connection to a file that exists. Only `snapshot` makes files."""
+    # Without these flags, SQLite would begin an empty file in the place of one that was deleted,
+    # and delete the log next to it.
     return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
 
 
@@ -45,8 +45,8 @@ def connect(path: Path, *, reader: bool = False, timeout: float = LOCK_TIMEOUT) 
     """Open one connection with the pragmas that every promise rests on; it waits `timeout`
     seconds for a lock.
 
-    If the file was replaced while it waited, it opens the other one: with the old file, SQLite would
-    read the log of the new one.
+    If the file is replaced meanwhile, open the new one: with the old file, SQLite would read the
+    log of the new one.
     """
     while True:
         before = file_at(path)
@@ -82,29 +82,29 @@ def _connect(path: Path, *, reader: bool, timeout: float) -> apsw.Connection:
     # FULL: COMMIT returns after fsync. WAL's usual NORMAL would lose acknowledged writes with the
     # power.
     connection.pragma("synchronous", "full")
-    # A statement of many rows has its rollback data in memory, not in a file that is written for
-    # every page.
+    # A statement that writes many rows keeps its rollback data in memory, not in a file that is
+    # written for every page.
     connection.pragma("temp_store", "memory")
-    # After an import the WAL file shrinks back to this; else it would keep its greatest size for
-    # ever.
+    # After an import, the WAL file shrinks back to this. Otherwise it would keep its greatest size
+    # for ever.
     connection.pragma("journal_size_limit", 64 * 2**20)
     # Four times the default: pages of the name index change again and again, and are copied less
     # often.
     connection.wal_autocheckpoint(4000)
     if reader:
         connection.pragma("query_only", True)
-        # Else SQLite, built with STAT4, plans a statement again for each value that it compares
-        # with an index.
+        # Otherwise SQLite, if built with STAT4, plans a statement again for each value that it
+        # compares with an index.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 
 def retry_lock_until(connection: apsw.Connection, deadline: Callable[[], float]) -> None:
-    """Have a connection that writes retry to get the lock until `deadline()`, on the monotonic
+    """Make a connection that writes try to get the lock until `deadline()`, on the monotonic
     clock."""
 
-    # SQLite's own handler sleeps up to 100 ms at a time: other processes' commits take far less,
-    # and beside busy ones it might never get the lock.
+    # SQLite's own handler sleeps up to 100 ms at a time. The commits of other processes take far
+    # less: if they are busy, it might never get the lock.
     def wait(_calls: int) -> bool:
         time.sleep(0.0005)
         return time.monotonic() < deadline()
@@ -113,10 +113,10 @@ def retry_lock_until(connection: apsw.Connection, deadline: Callable[[], float])
 
 
 def open_read_only(path: Path, *, immutable: bool) -> apsw.Connection:
-    """Open a connection that writes nothing; `immutable`: it reads the file itself, without its
-    log and locks."""
+    """Open a connection that writes nothing. If `immutable`, it reads only the file, without its
+    log and without locks."""
     # Closing the last connection that may write would checkpoint another program's log. Open a file
-    # without a log as immutable, or SQLite would create a log beside it.
+    # without a log as immutable, or SQLite would create a log next to it.
     uri = f"file:{quote(str(path))}"
     if immutable:
         uri += "?immutable=1"
@@ -139,7 +139,7 @@ def transaction(
     except apsw.Error as error:
         raise errors.classify(error, connection) from None
     finally:
-        # After some errors SQLite has already rolled it back; apsw's context manager would hide
+        # After some errors SQLite has rolled it back already; apsw's context manager would hide
         # such an error.
         if connection.in_transaction:
             connection.execute("ROLLBACK")

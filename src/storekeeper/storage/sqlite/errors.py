@@ -1,4 +1,4 @@
-"""The one table of SQLite's errors, and what each of them means."""
+"""The one table of SQLite's errors: what each of them means."""
 
 import errno
 
@@ -20,7 +20,7 @@ _LIMITS = {errno.EDQUOT, errno.EFBIG}
 
 
 class Failure(Unavailable):
-    """The file cannot be trusted any more. If it is `damaged`, it does not help to open it anew."""
+    """The file can no longer be trusted. If it is `damaged`, it does not help to open it again."""
 
     def __init__(
         self, reason: str, outcome: Outcome = Outcome.NONE, *, damaged: bool = False
@@ -36,11 +36,10 @@ def classify(error: apsw.Error, connection: apsw.Connection) -> apsw.Error:
     SQLite reports these as I/O errors. A failed sync stays an I/O error: data that the system
     had taken may be lost.
     """
-    limit = (
-        getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
-        and connection.system_errno in _LIMITS
-    )
-    return apsw.FullError("limit exceeded") if limit else error
+    is_write = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+    if is_write and connection.system_errno in _LIMITS:
+        return apsw.FullError("limit exceeded")
+    return error
 
 
 def translate(
@@ -61,7 +60,7 @@ def to_unavailable(error: BaseException, outcome: Outcome) -> Unavailable | None
     """Return the Unavailable for an error after which SQLite can continue; None if it cannot, or
     for a bug.
 
-    Each error has rolled its transaction back. `outcome` is for those after which the log may
+    Each of these errors rolled its transaction back. `outcome` is for those after which the log may
     still contain it.
     """
     match error:
@@ -70,7 +69,7 @@ def to_unavailable(error: BaseException, outcome: Outcome) -> Unavailable | None
         case apsw.FullError():
             return Unavailable(DISK_FULL)
         case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
-            # The disk has no space for the index of the log. The commit is in the log by then: no
+            # The disk has no space for the index of the log. By then, the commit is in the log: no
             # running process sees it, but it takes effect if all of them crash before the next
             # commit overwrites it.
             return Unavailable(DISK_FULL, outcome)
@@ -88,15 +87,16 @@ def to_unavailable(error: BaseException, outcome: Outcome) -> Unavailable | None
 def to_failure(
     error: BaseException, connection: apsw.Connection, outcome: Outcome = Outcome.NONE
 ) -> Failure:
-    """Return the failure that a fatal error means."""
+    """Return the Failure for a fatal error."""
     if isinstance(error, Failure):
         return error
     damaged = isinstance(error, _CORRUPT)
     if damaged:
-        # SQLite also calls a page corrupt that the disk cannot read: if this read fails too, the
+        # SQLite also calls a page corrupt if the disk cannot read it. If this read fails too, the
         # disk failed.
         try:
             connection.read("main", 0, 0, 100)
         except apsw.Error:
             damaged = False
-    return Failure(f"{DAMAGED if damaged else FAILED}: {error}", outcome, damaged=damaged)
+    problem = DAMAGED if damaged else FAILED
+    return Failure(f"{problem}: {error}", outcome, damaged=damaged)

@@ -1,8 +1,8 @@
 """Whether an open database is still the one that its path names.
 
-SQLite does not notice that a file was deleted or replaced below it, and goes on with one without
-a name. Processes with different indexes of the log (`-shm`) do not see each other's locks, and
-write over each other's frames.
+SQLite does not notice when its file is deleted or replaced: it continues with a file without a
+name. Processes with different indexes of the log (`-shm`) do not see each other's locks, and write
+over each other's frames.
 """
 
 import os
@@ -19,29 +19,30 @@ from storekeeper.storage.sqlite.errors import Failure
 class FileIdentity:
     """Device and inode of a database, its log and the log's index.
 
-    Create it while a connection is open that has read: only then all three exist.
+    Create it while a connection that has read is open: only then do all three exist.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        real = os.path.realpath(path)  # the log is beside the file itself, not beside a link to it
+        real = os.path.realpath(path)  # the log is next to the file itself, not next to a link
         self._paths = (str(path), f"{real}-wal", f"{real}-shm")
         self._files = self._read()
 
     def check(self) -> None:
-        """Raise Failure if the files are not the same any more. Any thread may call this; it
-        takes 3 us."""
+        """Raise Failure if the files are no longer the same. Any thread may call this; it takes
+        3 us."""
         try:
             same = self._read() == self._files
         except OSError as error:
             raise Failure(f"{FAILED}: {error.filename} is gone ({error.strerror})") from None
         if not same:
-            raise Failure(f"{FAILED}: {self._paths[0]} was replaced, or its log")
+            raise Failure(f"{FAILED}: {self._paths[0]} or its log was replaced")
 
     def connect(self, **options: Any) -> apsw.Connection:
         """Open another connection to the files, as `connections.connect` does. Raises Failure if
-        they are others."""
-        self.check()  # before too: closing the only connection to another file would delete its log
+        they are not the same."""
+        # Before, too: closing the only connection to another file would delete its log.
+        self.check()
         connection = connections.connect(self.path, **options)
         try:
             self.check()

@@ -1,6 +1,6 @@
-"""Another file in the place of a database, whatever is there now. What is there is kept.
+"""Puts another file in the place of a database, whatever is there now. What is there is kept.
 
-Nobody else uses the place meanwhile: it is locked with SQLite's own locks, from before the old
+No other process uses the place meanwhile: it is locked with SQLite's own locks, from before the old
 list is read until the new file has its name. SQLite itself locks nothing here (`unix-none`).
 """
 
@@ -23,7 +23,8 @@ from storekeeper.storage.sqlite.snapshot import SourceSnapshot
 
 @contextmanager
 def held(path: Path) -> Iterator["Place"]:
-    """Keep all others from the place of a database. Raises CannotStart if somebody uses it, OSError."""
+    """Keep all other processes out of the place of a database. Raises CannotStart if one uses it,
+    OSError."""
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise CannotStart("not a file: name another one", subject=str(path))
@@ -42,22 +43,22 @@ def _lock(path: Path, end: str, stack: ExitStack) -> int | None:
         return None
     except PermissionError:
         raise CannotStart(
-            "this user may not write it: restore as the user of the service", subject=str(file)
+            "this user cannot write it: restore as the user of the service", subject=str(file)
         ) from None
     stack.callback(os.close, descriptor)
     with suppress(BlockingIOError):
         place.lock(descriptor, end)
-        if place.has_name(descriptor, file):  # else another restore was faster
+        if place.has_name(descriptor, file):  # otherwise another restore was faster
             return descriptor
     raise CannotStart("in use: stop the service first", subject=str(path))
 
 
 class Place:
-    """The place of a database, which nobody else uses.
+    """The place of a database, which no other process uses.
 
-    `old` reads the list that is there, with what is in its log; it is None if SQLite would have to
-    change the file first, or if there is none. `without_log` reads it without its log, if it has one.
-    Reading may raise CannotStart.
+    `old` reads the list that is there, with its log. It is None if there is no list, or if SQLite
+    would have to change the file first. `without_log` reads the list without its log, if it has
+    one. Reading may raise CannotStart.
     """
 
     old: Snapshot | None = None
@@ -70,10 +71,11 @@ class Place:
         self._marked = None if descriptor is None else place.read_mark(descriptor)
         _, log, _, journal = schema.files(path)
         has_log = _has_content(log)
+        file = path
+        is_readable = not _has_content(journal)
         if self._marked is not None:  # by a restore that was killed
-            file, is_readable = path.with_name(self._marked), not has_log
-        else:
-            file, is_readable = path, not _has_content(journal)
+            file = path.with_name(self._marked)
+            is_readable = not has_log
         if is_readable and _has_content(file):
             self._connection = self._open(file, immutable=not has_log)
             self.old = SourceSnapshot(self._connection, file, None)
@@ -81,29 +83,33 @@ class Place:
                 self.without_log = SourceSnapshot(self._open(file, immutable=True), file, None)
 
     def _open(self, file: Path, *, immutable: bool) -> apsw.Connection:
+        uri = f"file:{quote(str(file))}"
+        if immutable:
+            uri += "?immutable=1"
         with schema.raising_cannot_start(file, "reading"):
             connection = apsw.Connection(
-                f"file:{quote(str(file))}{'?immutable=1' if immutable else ''}",
+                uri,
                 flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI,
                 vfs="unix-none",
             )
-        self._stack.callback(connection.close)  # before the end, that would end the locks
+        self._stack.callback(connection.close)  # only at the end: it also ends the locks
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.pragma("locking_mode", "exclusive")  # it needs no index of the log
         connection.pragma("temp_store", "file")
         return connection
 
     def fold_log(self) -> None:
-        """Write what is in the log of the old list into its file. Raises CannotStart."""
+        """Write the log of the old list into its file. Raises CannotStart."""
         with schema.raising_cannot_start(self._path):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def replace(self, new: Path, epoch: str) -> Path | None:
-        """Give a new file the name of the database, and the owner and mode of its file; return what
-        the old file is called now, or what is left of it, if there was something. Raises OSError.
+        """Give a new file the name of the database, and the owner and mode of its file. Return the
+        new name of the old file, or of what was left of it; None if there was nothing. Raises
+        OSError.
 
-        The old file leaves its name, then its logs theirs, then the new file gets it. In between, a
-        mark has the name, which every start refuses. Each step is on the disk before the next one.
+        The old file gets another name, then its logs, then the new file gets the name. In between, a
+        mark has the name, and every start refuses it. Each step is on disk before the next one.
         """
         logs = [file for file in schema.files(self._path)[1:] if os.path.lexists(file)]
         if self._descriptor is None and not logs:
@@ -147,18 +153,19 @@ def _has_content(file: Path) -> bool:
 
 
 def _name_aside(path: Path, epoch: str) -> str:
-    return f"{path.stem}{time.strftime(f'{place.BEFORE}%Y-%m-%d-%H%M%S-{epoch}')}{path.suffix}"
+    now = time.strftime("%Y-%m-%d-%H%M%S")
+    return f"{path.stem}{place.BEFORE}{now}-{epoch}{path.suffix}"
 
 
 def _take_mode(descriptor: int, new: Path) -> None:
     old = os.fstat(descriptor)
-    with suppress(PermissionError):  # only root may give a file to somebody else
+    with suppress(PermissionError):  # only root may give a file to another user
         os.chown(new, old.st_uid, old.st_gid)
     new.chmod(old.st_mode & 0o777)
 
 
 def _delete_second_names(path: Path) -> None:
-    """Delete the names for the old file that restores gave which were killed right then."""
+    """Delete the names for the old file from restores that were killed just after they gave them."""
     if path.stat().st_nlink > 1:
         for other in path.parent.iterdir():
             if other.name.startswith(f"{path.stem}{place.BEFORE}") and other.samefile(path):

@@ -1,4 +1,4 @@
-"""The database file: its tables, upgrades, and what is refused."""
+"""The database file: its tables, its upgrades, and what is refused."""
 
 import errno
 import os
@@ -30,10 +30,11 @@ from storekeeper.storage.sqlite.connections import (
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
 
-NEW_EPOCH = """(SELECT group_concat(substr('abcdfghijklmnopqrstuvwxyze234567', abs(random() % value) + 1, 1), '')
+NEW_EPOCH = """(SELECT group_concat(
+        substr('abcdfghijklmnopqrstuvwxyze234567', abs(random() % value) + 1, 1), '')
       FROM json_each('[25,32,32,32,32,32,32,32]'))"""
-"""Selects eight random characters, of which the first makes no number of a version: neither a
-digit nor an e."""
+"""Selects eight random characters. The first is neither a digit nor an e, so that a version before
+it stays the same number."""
 
 CHANGES_TABLE = "changes"
 """The table of changes, which every writer writes to."""
@@ -44,10 +45,10 @@ SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT
     CREATE TABLE collection (
       one       INTEGER PRIMARY KEY CHECK (one = 1),
       epoch     TEXT NOT NULL,      -- which history the versions count
-      backed_up INTEGER             -- when the latest backup was made: milliseconds since 1970, UTC; null: never
+      backed_up INTEGER             -- when the latest backup was made; null: never
     ) STRICT;
     INSERT INTO collection (one, epoch) VALUES (1, {NEW_EPOCH});
-    CREATE TABLE probe (            -- what a probe of writes writes and deletes
+    CREATE TABLE probe (            -- a probe of writes writes and deletes its row
       one    INTEGER PRIMARY KEY CHECK (one = 1),
       filler BLOB NOT NULL
     ) STRICT;
@@ -57,11 +58,11 @@ MIGRATIONS: tuple[str, ...] = ()
 """The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
 
 A released one is never edited. Each renames CHANGES_TABLE, so that processes of older versions
-can write nothing, and leaves a view of the old name, so that these can read.
+cannot write, and leaves a view of the old name, so that they can read.
 """
 
 _COMPLETE = {*TABLES, "collection", "probe"}
-"""The tables and views that have to exist."""
+"""The tables and views that must exist."""
 
 _EMPTY = (
     "empty, so not a database: restore it from a backup (storekeeper restore), or delete it and"
@@ -76,7 +77,7 @@ def current_number() -> int:
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is a file at `path`. Raises CannotStart if this user may not know."""
+    """Return whether there is a file at `path`. Raises CannotStart if this user cannot know."""
     with raising_cannot_start(path, "reading"):
         return _size(path) is not None
 
@@ -85,11 +86,10 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
     """Upgrade the database at `path` to the present version.
 
     Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot
-    be written; if it is older and may not be upgraded; or if there is none.
+    be written; if it is older and not `upgrade`; or if there is none.
     """
-    path = Path(
-        os.path.realpath(path)
-    )  # the log is beside the file itself, not beside a link to it
+    # The log is next to the file itself, not next to a link to it.
+    path = Path(os.path.realpath(path))
     with raising_cannot_start(path):
         deadline = time.monotonic() + START_TIMEOUT
         while True:
@@ -98,8 +98,8 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
                 refuse_orphaned_log(path)
                 return _check_and_upgrade(path, upgrade=upgrade)
             except (apsw.Error, CannotStart) as error:
-                # SQLite waits for no lock in some steps of opening a file: of several first starts
-                # some would fail. And a restore may have put another file here meanwhile.
+                # In some steps of opening a file, SQLite does not wait for locks: some of several
+                # first starts would fail. And a restore may have put another file here meanwhile.
                 passes = isinstance(error, apsw.BusyError) or file_at(path) != before
                 if not passes or time.monotonic() > deadline:
                     raise
@@ -112,14 +112,13 @@ def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
     if not os.access(path, os.W_OK):
         # SQLite would open it to read, and fail at the first write.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    _refuse_foreign(
-        path, open_read_only(path, immutable=not Path(f"{path}-wal").exists()), upgrade=upgrade
-    )
+    has_log = Path(f"{path}-wal").exists()
+    _refuse_foreign(path, open_read_only(path, immutable=not has_log), upgrade=upgrade)
     with closing(connect(path)) as connection:
         upgrade_schema(connection)
         if upgrade:
-            # SQLite cannot write if another user owns the log; without waiting for a lock, it says
-            # so at once.
+            # SQLite cannot write if another user owns the log. If it does not wait for a lock, it
+            # says so at once.
             connection.set_busy_timeout(0)
             with suppress(apsw.BusyError):
                 connection.execute("BEGIN IMMEDIATE; ROLLBACK")
@@ -137,11 +136,8 @@ def raising_cannot_start(
         yield
     except apsw.NotADBError:
         raise CannotStart("not a database: name another file", subject=str(path)) from None
-    except (
-        apsw.CorruptError,
-        apsw.SQLError,
-        UnicodeDecodeError,
-    ) as error:  # a column may have another name
+    except (apsw.CorruptError, UnicodeDecodeError, apsw.SQLError) as error:
+        # SQLError: a column has another name.
         raise Damaged(f"damaged ({error}): restore it from a backup", subject=str(path)) from None
     except apsw.BusyError:
         raise CannotStartYet(
@@ -150,7 +146,7 @@ def raising_cannot_start(
     except apsw.NoMemError as error:
         raise MemoryError(str(error)) from None  # the next attempt may get enough
     except (apsw.Error, OSError) as error:
-        if not makes and is_missing(path):  # perhaps deleted since it was looked for
+        if not makes and is_missing(path):  # it may have been deleted since the last look
             raise Missing(str(path)) from None
         raise _not_opened(path, purpose, error) from None
 
@@ -163,18 +159,19 @@ def _not_opened(path: Path, purpose: str, error: apsw.Error | OSError) -> Except
         reason = errors.to_unavailable(error, Outcome.NONE)
     if reason is None and isinstance(error, apsw.IOError):
         return CannotStart(
-            f"cannot be read or written ({error}): check the disk, which has to be a local one, because a"
-            " network or shared folder may lack locks or shared memory",
+            f"cannot be read or written ({error}): check the disk, which must be a local one,"
+            " because a network or shared folder may lack locks or shared memory",
             subject=str(path),
         )
     if reason is None:
         return error
-    kind = CannotStartYet if str(reason) in _FULL else CannotStart
-    return kind(
-        f"cannot be opened for {purpose} ({reason}): check that its folder exists and has space, and that"
-        " the user who runs this may write both, or name another file",
-        subject=str(path),
+    problem = (
+        f"cannot be opened for {purpose} ({reason}): check that its folder exists and has space,"
+        " and that the user who runs this can write to both, or name another file"
     )
+    if str(reason) in _FULL:
+        return CannotStartYet(problem, subject=str(path))
+    return CannotStart(problem, subject=str(path))
 
 
 def open_source(path: Path) -> apsw.Connection:
@@ -200,8 +197,8 @@ def files(path: Path) -> tuple[Path, ...]:
 
 def refuse_orphaned_log(path: Path) -> None:
     """Raise CannotStart if `path` has a log but no database, is an empty file or the mark of a
-    restore, or is no regular file."""
-    # SQLite takes an empty or missing file for a new database and deletes the log beside it: ids
+    restore, or is not a regular file."""
+    # SQLite takes an empty or missing file for a new database, and deletes the log next to it: ids
     # would start at 1 again, and the acknowledged writes in that log would be gone.
     if path.exists() and not path.is_file():
         raise CannotStart("not a file: name another one", subject=str(path))
@@ -214,7 +211,7 @@ def refuse_orphaned_log(path: Path) -> None:
     if log_size or journal_size:
         orphan = log if log_size else journal
         raise CannotStart(
-            f"gone but its log {orphan.name} is there: restore the file from a backup",
+            f"gone, but its log {orphan.name} is there: restore the file from a backup",
             subject=str(path),
         )
     if size == 0:
@@ -222,8 +219,8 @@ def refuse_orphaned_log(path: Path) -> None:
 
 
 def _open_unwritable(path: Path) -> apsw.Connection:
-    # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no
-    # journal back.
+    # If nothing can be written, SQLite reads a log only if its index exists too, and rolls back no
+    # journal.
     _, wal, _, journal = files(path)
     logs = [log for log in (wal, journal) if _size(log)]
     if logs or wal.exists():
@@ -235,23 +232,22 @@ def _open_unwritable(path: Path) -> apsw.Connection:
             connection.close()
     if logs:
         raise CannotStart(
-            f"not whole without {logs[0].name}: copy both to where they may be written",
+            f"not whole without {logs[0].name}: copy both to a folder that can be written",
             subject=str(path),
         )
     return open_read_only(path, immutable=True)
 
 
 def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -> None:
-    """Raise CannotStart if a file is no whole database that can be used."""
+    """Raise CannotStart if a file is not a whole database that can be used."""
     has_no_log = not Path(f"{path}-wal").exists()
-    with (
-        closing(connection),
-        transaction(connection, "DEFERRED"),
-    ):  # of one moment: another start may upgrade it
+    # In a transaction, because another start may upgrade it.
+    with closing(connection), transaction(connection, "DEFERRED"):
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
         version: int = connection.pragma("user_version")
-        pages, page_size = connection.pragma("page_count"), connection.pragma("page_size")
+        pages = connection.pragma("page_count")
+        page_size = connection.pragma("page_size")
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart("another program's database: name another file", subject=str(path))
     if not version:
@@ -264,12 +260,12 @@ def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -
 
 
 def is_missing(path: Path) -> bool:
-    """Return whether it is known that there is no file at `path`."""
+    """Return whether there is certainly no file at `path`."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:  # this user may not know, or the disk does not say
+    except OSError:  # this user cannot know, or the disk does not say
         return False
     return False
 
@@ -292,14 +288,14 @@ def create_tables(connection: apsw.Connection) -> None:
 def upgrade_schema(connection: apsw.Connection) -> None:
     """Apply the migrations that a database has not had yet. Raises CannotStart if it has no
     tables."""
-    # Checked without the lock, which an import may hold for long.
+    # Without the lock, which an import may hold for long.
     if connection.pragma("user_version") == current_number():
         return
-    # Else SQLite would rename no table on which somebody has a view.
+    # Otherwise SQLite would not rename a table that has a view of another user.
     connection.pragma("legacy_alter_table", True)
     with transaction(connection, "IMMEDIATE"):
         number = connection.pragma("user_version")
-        if not number:  # another file than the one that was looked at
+        if not number:  # not the file that was checked before
             raise CannotStart(_EMPTY, subject=str(connection.filename))
         _apply_migrations(connection, number)
 

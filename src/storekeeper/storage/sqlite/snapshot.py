@@ -1,4 +1,4 @@
-"""Snapshots to read or fill, each on a connection of its own."""
+"""Snapshots to read or fill, each on its own connection."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +45,7 @@ class SqliteSnapshot:
 
 
 class SourceSnapshot(SqliteSnapshot):
-    """What a command reads of a file. `before`: the file's `_modified`, if no lock keeps writers
+    """What a command reads from a file. `before` is the file's `_modified` if no lock keeps writers
     out."""
 
     def __init__(
@@ -70,11 +70,11 @@ class SourceSnapshot(SqliteSnapshot):
 
 
 class SqliteTarget(SqliteSnapshot):
-    """A new file to fill, without a log, which nobody else has open. `stack` closes what this
-    opens to read it.
+    """A new file to fill, without a log, which no other process has open. `stack` closes the
+    connection that reads it.
 
-    `descriptor` is one of its own, closed after all connections: before, that would drop their
-    locks.
+    `descriptor` belongs to this object. It is closed after all connections: earlier, that would drop
+    their locks.
     """
 
     def __init__(
@@ -92,25 +92,24 @@ class SqliteTarget(SqliteSnapshot):
         self._connection.executemany(statement, rows)
 
     def finish(self, epoch: str | None) -> None:
-        """Set this epoch, or a new one, and commit; from then on read rows from the disk, not
-        from a cache."""
+        """Set this epoch, or a new one, and commit; from then on, read rows from disk, not from a
+        cache."""
         self._connection.execute(_SET_EPOCH, (epoch,))
         self._connection.execute("COMMIT")
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._connection = self._stack.enter_context(
-            closing(connections.open_read_only(self.path, immutable=True))
-        )
-        if (found := self._connection.pragma("integrity_check")) != "ok":
+        written = connections.open_read_only(self.path, immutable=True)
+        self._connection = self._stack.enter_context(closing(written))
+        found = written.pragma("integrity_check")
+        if found != "ok":
             raise VerificationFailed(
-                f"what was written is damaged ({found}): check the disk; nothing was kept of it"
+                f"what was written is damaged ({found}): check the disk; none of it was kept"
             )
 
 
 @contextmanager
 def live_snapshot(identity: FileIdentity, interruption: Interruption) -> Iterator[Snapshot]:
-    """Open a collection for reading that this process has open. Raises apsw's errors, and
-    Failure."""
+    """Open the collection of this process for reading. Raises apsw's errors, and Failure."""
     with (
         closing(identity.connect(reader=True)) as connection,
         interruption.by(connection.interrupt),
@@ -121,15 +120,18 @@ def live_snapshot(identity: FileIdentity, interruption: Interruption) -> Iterato
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[Snapshot]:
-    """Open a collection for reading, even where nothing can be written. Raises CannotStart,
+    """Open a collection for reading, even if nothing can be written there. Raises CannotStart,
     Unavailable."""
     path = Path(os.path.realpath(path))
-    # Where there is no log and none can be created, nothing is locked: a service that may write
-    # could start, and its checkpoints would change the file while this reads it.
-    before = None if schema.files(path)[1].exists() else _modified(path)
+    had_log = schema.files(path)[1].exists()
+    before = _modified(path)
     with closing(schema.open_source(path)) as connection:
         connection.execute("BEGIN")
-        yield SourceSnapshot(connection, path, before if connection.readonly("main") else None)
+        # If there is no log and none can be created, nothing is locked: a service that can write
+        # could start, and its checkpoints would change the file while this reads it.
+        if had_log or not connection.readonly("main"):
+            before = None
+        yield SourceSnapshot(connection, path, before)
 
 
 @contextmanager
@@ -150,8 +152,7 @@ def target(path: Path, *, before_commit: Callable[[], None] = lambda: None) -> I
 
 
 def create(path: Path, fill: Callable[[CopyTarget], None]) -> None:
-    """Make a database with what `fill` puts into it. Raises CannotStart, Taken if there is a
-    file."""
+    """Make a database, and let `fill` fill it. Raises CannotStart, Taken if there is a file."""
     with schema.raising_cannot_start(path, makes=True), _new_file(path) as filled:
         fill(filled)
         filled.finish(None)
@@ -190,8 +191,8 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _publishing(path: Path) -> Iterator[Path]:
-    """Yield a path for a database file, which gets its name at the end: the only place that
-    gives one.
+    """Yield a path for a database file, which gets its name at the end: only this function gives a
+    file its name.
 
     Raises Taken if there is a file of that name, CannotStart, and errors of SQLite and of the
     system.

@@ -1,7 +1,7 @@
 """The statements that follow from the columns of the tables, for SQLite.
 
-Many rows go to SQLite as one parameter, else the thread would wait for the interpreter's lock
-with every row. A row that comes as JSONB is parsed once.
+Many rows go to SQLite as one parameter: otherwise the thread would wait for the interpreter's lock
+with every row. A row in JSONB is parsed once.
 """
 
 from collections.abc import Iterable
@@ -35,23 +35,24 @@ def _rows(columns: Iterable[str]) -> str:
     return f"SELECT {', '.join(values)} FROM jsonb_each(?)"
 
 
-# The changes were just written: their pages are in memory. `LIMIT` keeps SQLite from reading all
-# stores to find them.
+# The changes have just been written, so their pages are in memory. `LIMIT` keeps SQLite from reading
+# all stores to find them.
 _CHANGED = (
     f"FROM ({_rows(('seq', 'folded'))}) AS new CROSS JOIN {CHANGES_TABLE} AS change USING (seq)"
 )
 _VALUES = ", ".join(OF_CHANGE[name] for name in STORES)
 INSERT = f"INSERT INTO stores ({', '.join(STORES)}, folded) SELECT {_VALUES}, folded {_CHANGED}"
-"""Makes stores of changes, given by their versions, each with what is searched of it."""
-UPDATE = f"""UPDATE stores
-  SET {", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")}, folded = change.folded
+"""Makes stores of changes, given by their versions, each with its search text."""
+_SET = ", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")
+UPDATE = f"""UPDATE stores SET {_SET}, folded = change.folded
   FROM (SELECT * {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
 ADD_CHANGES = f"INSERT INTO {CHANGES_TABLE} ({', '.join(CHANGES)}) {_rows(CHANGES)}"
-COMPARE = f"""WITH new AS MATERIALIZED ({_rows(("place", "id", *CONTENT))})
+_IS_EQUAL = " AND ".join(f"stores.{name} IS new.{name}" for name in CONTENT)
+COMPARE = f"""WITH new AS MATERIALIZED ({_rows(["place", "id", *CONTENT])})
   SELECT json_group_array(id), json_group_array(version),
-    json_group_array(place) FILTER (WHERE {" AND ".join(f"stores.{name} IS new.{name}" for name in CONTENT)})
+    json_group_array(place) FILTER (WHERE {_IS_EQUAL})
   FROM new CROSS JOIN stores USING (id)"""
-"""Selects of `commands.replacements`: the ids that exist, their versions, and the places whose
+"""Selects from `commands.replacements` the ids that exist, their versions, and the places whose
 content is equal."""
 _PATCHES = ("place", "id", *CONTENT, *(f"keeps_{name}" for name in CONTENT))
 _EQUAL = " AND ".join(f"(keeps_{name} OR stores.{name} IS new.{name})" for name in CONTENT)
@@ -65,11 +66,12 @@ KEPT_BYTES = f"""WITH new AS MATERIALIZED ({_rows(_PATCHES)})
   SELECT ifnull(sum(octet_length(stores.address)), 0) FROM new CROSS JOIN stores USING (id)
   WHERE keeps_address"""
 FIND_KEYS = f"""SELECT keys.key, request, store_id, seq
-  FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value CROSS JOIN {CHANGES_TABLE} USING (seq)"""
+  FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value
+    CROSS JOIN {CHANGES_TABLE} USING (seq)"""
 _REPLAYED = f"""FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value
   CROSS JOIN {CHANGES_TABLE} USING (seq)"""
 REPLAYED = f"SELECT json_group_array(json_array(keys.key, name, address)) {_REPLAYED}"
-"""Selects, of those keys that there are, what the change that is the response made of its store."""
+"""Selects, for those keys that exist, the store as the change that is the response left it."""
 REPLAYED_BYTES = f"SELECT ifnull(sum(octet_length(address)), 0) {_REPLAYED}"
 ADD_KEYS = f"INSERT INTO keys (key, request, seq, at) {_rows(('key', 'request', 'seq', 'at'))}"
 LAST_OLD_KEY = f"""SELECT n, at, (SELECT max(n) FROM keys) FROM keys
@@ -78,5 +80,5 @@ LAST_OLD_KEY = f"""SELECT n, at, (SELECT max(n) FROM keys) FROM keys
 DELETE_KEYS = "DELETE FROM keys WHERE n <= ?"
 STATE = f"""SELECT ifnull(count, 0), ifnull(seq, 0), epoch, ifnull(at, 0) FROM collection
   LEFT JOIN {CHANGES_TABLE} ON seq = (SELECT max(seq) FROM {CHANGES_TABLE})"""
-"""Selects how many stores there are, the collection's version and epoch, and when its latest
-change was."""
+"""Selects how many stores there are, the collection's version and epoch, and the time of its
+latest change."""

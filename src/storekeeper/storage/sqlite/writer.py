@@ -1,12 +1,12 @@
 """The thread that commits: a batch becomes one transaction, one fsync.
 
-`SqliteWriter` has a half on the event loop, which waits at most until a response is due, and a
-half on the thread, which owns the connection and knows nothing of the queue.
+One half of `SqliteWriter` runs on the event loop, and waits at most until a response is due. The
+other half runs on the thread, which owns the connection and does not know the queue.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +25,7 @@ from storekeeper.domain.commands import (
     MIN_KEYS,
     Batch,
     Before,
+    ChangeRow,
     Command,
     Remembered,
     Result,
@@ -43,7 +44,7 @@ from storekeeper.storage.write_state import PROBE_BYTES
 T = TypeVar("T")
 
 LOCK_TIMEOUT = 3.5
-"""Seconds after which a write that finds the file locked all the time is refused; nothing was
+"""Seconds after which a write is refused if the file is locked all the time; nothing was
 written."""
 
 _FILL_PROBE = f"INSERT OR REPLACE INTO probe (one, filler) VALUES (1, randomblob({PROBE_BYTES}))"
@@ -53,8 +54,8 @@ _EMPTY_PROBE = "DELETE FROM probe"
 class SqliteWriter:
     """A `write_queue.Writer`: the thread that commits, and the connection that only it uses.
 
-    `identity` is that of the file when it was opened. `fail` is called on the loop, perhaps after
-    the response was due, when no more can be written.
+    `identity` is the file as it was opened. `fail` is called on the loop, perhaps after the response
+    was due, when no more can be written.
     """
 
     def __init__(
@@ -95,14 +96,15 @@ class SqliteWriter:
         if not await self._is_idle(deadline):  # it still has a batch that was given up
             raise Unavailable(DISK_STALLED)
         self._under_way = Future()
-        self._inbox.put(partial(run_into, self._under_way, partial(work, since + LOCK_TIMEOUT)))
+        task = partial(work, since + LOCK_TIMEOUT)
+        self._inbox.put(partial(run_into, self._under_way, task))
         if not await self._is_idle(deadline):
             raise Unavailable(DISK_STALLED, Outcome.UNKNOWN)
         try:
             result: T = self._under_way.result()
             return result
         finally:
-            self._under_way = None  # else it would keep an error, whose frames have the batch
+            self._under_way = None  # it would keep an error, whose frames have the batch
 
     async def _is_idle(self, deadline: float) -> bool:
         if self._under_way is None:
@@ -123,7 +125,8 @@ class SqliteWriter:
         """
         with self._refusing(lock_deadline):
             with self._transaction():
-                now, before = clock.now(), self._before(commands)
+                now = clock.now()
+                before = self._before(commands)
                 batch = apply(commands, before, now)
                 if batch.changes:
                     self._add_changes(batch)
@@ -146,7 +149,7 @@ class SqliteWriter:
 
     @contextmanager
     def _refusing(self, lock_deadline: float) -> Iterator[None]:
-        """Raise BatchTooLarge, InvalidWrite or Unavailable for whatever error there is."""
+        """Turn every error into BatchTooLarge, InvalidWrite or Unavailable."""
         self._lock_deadline = lock_deadline
         try:
             yield
@@ -154,7 +157,7 @@ class SqliteWriter:
             raise
         except (apsw.ConstraintError, UnicodeEncodeError, OverflowError) as error:
             raise InvalidWrite(error) from None
-        except BaseException as error:  # noqa: BLE001 - also a bug: nobody knows what it left
+        except BaseException as error:  # noqa: BLE001 - a bug, too: it may have left anything
             raise self._refusal(error) from None
 
     def _refusal(self, error: BaseException) -> Unavailable:
@@ -173,7 +176,7 @@ class SqliteWriter:
             yield
 
     def _before(self, commands: Sequence[Command]) -> Before:
-        """Return what the batch needs to know of the collection."""
+        """Return what the batch needs to know about the collection."""
         count, version, epoch, at = self._execute(statements.STATE).get
         versions: dict[int, int] = {}
         equal: list[int] = []
@@ -220,19 +223,14 @@ class SqliteWriter:
 
     def _add_changes(self, batch: Batch) -> None:
         self._execute(statements.ADD_CHANGES, (statements.as_json(batch.changes),))
-        for statement, changes in (
-            (statements.INSERT, batch.created),
-            (statements.UPDATE, batch.replaced),
-        ):
-            if changes:
-                rows = [
-                    (seq, folded(name, address)) for seq, _, name, address, *_ in changes.values()
-                ]
-                self._execute(statement, (statements.as_json(rows),))
+        if batch.created:
+            self._execute(statements.INSERT, (_search_texts(batch.created),))
+        if batch.replaced:
+            self._execute(statements.UPDATE, (_search_texts(batch.replaced),))
 
     def _delete_keys(self, now: int) -> None:
-        """Delete the oldest keys that need not be remembered any longer (decision 36), in a
-        transaction of its own."""
+        """Delete the oldest keys that may be forgotten (decision 36), in a transaction of its
+        own."""
         last, at, newest = self._execute(statements.LAST_OLD_KEY).get or (1, now, 0)
         kept = MIN_KEYS if at < now - MIN_KEY_AGE else MAX_KEYS
         if last > newest - kept:
@@ -241,3 +239,12 @@ class SqliteWriter:
             self._execute(statements.DELETE_KEYS, (last,))
         except (apsw.ConstraintError, apsw.SQLError, apsw.BusyError, apsw.FullError) as error:
             emit(Event.DATABASE_REFUSED, reason=f"old Idempotency-Keys stay: {error}")
+
+
+def _search_texts(changes: Mapping[int, ChangeRow]) -> str:
+    """Return the number of each change, and the search text that its store gets."""
+    rows = []
+    for change in changes.values():
+        seq, _, name, address, *_ = change
+        rows.append((seq, folded(name, address)))
+    return statements.as_json(rows)
