@@ -306,6 +306,21 @@ def drops_who_reads_nothing_early() -> None:
     vars_of(service)._SWEEP_INTERVAL = 0.1
 
 
+def gets_stuck() -> None:
+    """At a POST: its event loop never runs again, all of its threads do."""
+
+    def sleep(_resource: Resource, _body: bytes) -> NoReturn:
+        while True:
+            time.sleep(1)
+
+    vars_of(Resource)._payload = sleep
+
+
+def replaces_stuck_workers_soon() -> None:
+    """After five seconds."""
+    supervisor.STUCK_TIMEOUT = 5.0
+
+
 def has_short_timeouts() -> None:
     """A supervisor waits two seconds at most."""
     supervisor.STOP_TIMEOUT = 2.0

@@ -6,10 +6,11 @@ import math
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,62 @@ def test_a_worker_that_stands_still_for_long_is_replaced(tmp_path: Path) -> None
         until(lambda: "worker lost, starting another" in service.log)
         assert store(service, "After") == id + 1
         assert service.stop() == 0
+
+
+@pytest.mark.thorough
+def test_a_worker_whose_event_loop_is_stuck_is_replaced_though_its_threads_run(
+    tmp_path: Path,
+) -> None:
+    environment = weakened.environment("gets_stuck", "replaces_stuck_workers_soon")
+    with serving(tmp_path, "--workers=2", env=environment, program=weakened.PROGRAM) as service:
+        before = workers(service)
+        with dial(service) as wire:
+            wire.send(create("Stuck"))
+            wire.assert_closed()
+        until(lambda: len(workers(service) - before) >= 1)
+        assert service.request("GET", "/test").status == 200
+        assert "worker lost, starting another" in service.log
+        assert service.stop() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_systemd_is_told_that_the_service_works_by_nothing_that_outlives_its_work(
+    tmp_path: Path, workers: int
+) -> None:
+    """By the event loop, or by the supervisor, which replaces a stuck worker."""
+    name = f"storekeeper-watchdog-{os.getpid()}-{workers}"
+    environment = weakened.environment("gets_stuck") | {
+        "NOTIFY_SOCKET": f"@{name}",
+        "WATCHDOG_USEC": "2000000",
+    }
+    as_systemd = ["sh", "-c", 'WATCHDOG_PID=$$ exec "$@"', "sh"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{name}")
+        systemd.settimeout(TIMEOUT)
+        with serving(
+            tmp_path,
+            f"--workers={workers}",
+            env=environment,
+            program=weakened.PROGRAM,
+            within=as_systemd,
+        ) as service:
+            for expected in (b"WATCHDOG=1", b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"):
+                while systemd.recv(100) != expected:
+                    pass
+            if workers == 1:
+                with dial(service) as wire:
+                    wire.send(create("Stuck"))
+                    is_silent_for(systemd, 2.0)
+            service.process.kill()
+
+
+def is_silent_for(systemd: socket.socket, seconds: float) -> None:
+    """Wait until nothing has come for so long; it may come until a request is being handled."""
+    systemd.settimeout(seconds)
+    with suppress(TimeoutError):
+        for _ in range(20):
+            systemd.recv(100)
+        pytest.fail("it is still told that the service works")
 
 
 @pytest.mark.thorough

@@ -35,7 +35,7 @@ def test_a_unit_exposes_little(unit: Path) -> None:
 
 
 def test_both_units_have_the_same_fences() -> None:
-    line = re.compile(r"^(?:Protect|Private|Restrict|SystemCall|Memory).*$", re.MULTILINE)
+    line = re.compile(r"^(?:Protect|Private|Restrict|SystemCall|MemoryDeny).*$", re.MULTILINE)
     fences = [line.findall(unit.read_text()) for unit in UNITS]
     assert len(fences) == 2
     assert fences[0] == fences[1]

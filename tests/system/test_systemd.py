@@ -120,6 +120,22 @@ def main_process(machine: Booted) -> str:
     return machine.root("systemctl show --property MainPID --value storekeeper").strip()
 
 
+def test_a_service_that_stops_without_ending_is_replaced(serving: Booted) -> None:
+    """As one whose event loop is stuck is, by a watchdog that waits for less time than the unit's."""
+    drop_in = "/run/systemd/system/storekeeper.service.d/watchdog.conf"
+    serving.root(f"mkdir -p $(dirname {drop_in})")
+    serving.root(f"printf '[Service]\\nWatchdogSec=4\\n' > {drop_in}; systemctl daemon-reload")
+    serving.root("systemctl restart storekeeper")
+    before = main_process(serving)
+    serving.root("sleep 9")  # it is fed meanwhile
+    assert main_process(serving) == before
+    serving.root(f"kill -STOP {before}; tail --pid={before} -f /dev/null")
+    assert serving.run(f"curl -s -m 20 {URL}") == (0, "[]")
+    assert states(serving) == ["active", "active"]
+    assert "Watchdog timeout" in serving.root("journalctl -u storekeeper")
+    serving.root(f"rm {drop_in}; systemctl daemon-reload")
+
+
 # A file takes all memory.
 
 SENDS_BOMB = f"""

@@ -23,7 +23,7 @@ from storekeeper.api.metrics import Slots
 from storekeeper.domain.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.domain.tokens import CONSOLE, console_link
 from storekeeper.log.events import Event, bridge_log, emit, use_format, write_line
-from storekeeper.process import supervisor
+from storekeeper.process import supervisor, systemd
 from storekeeper.process.listener import (
     address_of,
     bind,
@@ -39,6 +39,7 @@ from storekeeper.process.supervisor import (
     CLOSING,
     READY,
     RETIRE,
+    RUNNING,
     Heartbeat,
     Supervisor,
     ignore_signals,
@@ -199,6 +200,7 @@ def _serve(launch: Launch) -> int:
     listeners = [launch.listener]
     while len(listeners) < _ACCEPTS_PER_ITERATION:
         listeners.append(launch.listener.dup())
+    service.on_sweep = systemd.Watchdog().feed
     server = _Server(service, announce)
     try:
         return min(_run(server, listeners), 1)
@@ -290,6 +292,7 @@ def _run_worker(
     service: Service, listener: socket.socket, heartbeat: Heartbeat, number: int
 ) -> None:
     service.number = number
+    service.on_sweep = partial(heartbeat.report, RUNNING)
     server = _Server(service, partial(heartbeat.report, READY), partial(heartbeat.report, CLOSING))
     sys.exit(_run(server, [listener], heartbeat.start))
 
@@ -341,6 +344,6 @@ def _announce(launch: Launch) -> None:
     if settings.open and has_link:
         # On a thread, because a browser in a terminal ends only when it is closed.
         Thread(target=webbrowser.open, args=(link,), daemon=True).start()
-    supervisor.tell_ready()
+    systemd.notify(b"READY=1")
     if settings.auth == "open" and not is_loopback(settings.host):
         emit(Event.OPEN_TO_ALL, address=launch.address)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -38,13 +39,15 @@ class Service:
     """The ASGI application with its lifespan: opens the collection at start-up, closes it at the
     end.
 
-    `number` is the number of this worker, which counts in `slots`.
+    `number` is the number of this worker, which counts in `slots`. The event loop calls `on_sweep`
+    twice a second, as long as it runs.
     """
 
     def __init__(self, settings: Settings, *, slots: Slots | None = None) -> None:
         self.settings = settings
         self.slots, self.number = slots or Slots(), 0
         self.cannot_start = self.draining = False
+        self.on_sweep: Callable[[], None] | None = None
         self.runtime: Runtime
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -132,6 +135,8 @@ class Service:
     async def _sweep(self, metrics: Metrics | None) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            if self.on_sweep:
+                self.on_sweep()
             clock.WATCH.look()
             if metrics:
                 metrics.publish()

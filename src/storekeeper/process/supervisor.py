@@ -19,12 +19,17 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from storekeeper.log.events import Event, emit, flush
+from storekeeper.process.systemd import Watchdog
 
 HEARTBEAT_INTERVAL = 1.0
 HEARTBEAT_TIMEOUT = 5.0
 START_TIMEOUT = 30.0
 """Seconds between two heartbeats of a worker; without one until it is replaced; the same for its
 first heartbeat."""
+
+STUCK_TIMEOUT = 30.0
+"""Seconds after which a worker is replaced whose event loop does not run, though its thread sends
+heartbeats."""
 
 STOP_TIMEOUT = 9.0
 """Seconds between the signal to stop and the kill of a worker."""
@@ -47,8 +52,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _WATCH_INTERVAL = 0.5
 _KILL_TIMEOUT = 0.5
 
-ALIVE, READY, CLOSING = b"a", b"r", b"c"
-"""Reports of a worker: it is alive, it serves, it soon accepts no more connections."""
+ALIVE, RUNNING, READY, CLOSING = b"a", b"l", b"r", b"c"
+"""Reports of a worker: it is alive, its event loop runs, it serves, it soon accepts no more
+connections."""
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -95,6 +101,7 @@ class Worker:
         self.ready = self.closing = self.outdated = False
         self.stop_deadline: float | None = None
         self._deadline = time.monotonic() + START_TIMEOUT
+        self._stuck_at = math.inf
         # Otherwise `start` would start it, and unblock the signals.
         resource_tracker.ensure_running()
         self.pipe, other = multiprocessing.Pipe(duplex=False)
@@ -124,8 +131,11 @@ class Worker:
             self.closing |= CLOSING in received
             if received:
                 self._deadline = time.monotonic() + HEARTBEAT_TIMEOUT
+            if RUNNING in received:
+                self._stuck_at = time.monotonic() + STUCK_TIMEOUT
         if was_paused:
             self._deadline = max(self._deadline, time.monotonic() + HEARTBEAT_TIMEOUT)
+            self._stuck_at = max(self._stuck_at, time.monotonic() + STUCK_TIMEOUT)
 
     def stop(self, number: signal.Signals, delay: float = 0.0) -> None:
         """Send it a signal that stops it after `delay` seconds; STOP_TIMEOUT later, it is
@@ -139,7 +149,8 @@ class Worker:
 
     def is_overdue(self) -> bool:
         """Return whether it must be killed."""
-        return time.monotonic() > min(self._deadline, self.stop_deadline or self._deadline)
+        deadline = min(self._deadline, self._stuck_at)
+        return time.monotonic() > min(deadline, self.stop_deadline or deadline)
 
 
 @dataclass
@@ -169,6 +180,7 @@ class Supervisor:
         self._retry_pause = 0.0
         self._next_start = 0.0
         self._last_watch = time.monotonic()
+        self._watchdog = Watchdog()
 
     def run(self) -> int:
         """Run until a signal comes and all workers have ended; return the exit status."""
@@ -213,6 +225,7 @@ class Supervisor:
             os.read(self._wakeup, 65536)
 
     def _step(self) -> None:
+        self._watchdog.feed()
         signals, self._signals = self._signals, set()
         if signal.SIGHUP in signals:
             for worker in self._workers:
@@ -311,15 +324,6 @@ class Supervisor:
                 with suppress(OSError):
                     self.listener.shutdown(socket.SHUT_RDWR)
             self.listener.close()
-
-
-def tell_ready() -> None:
-    """Tell systemd, if it started the service, that the service is ready (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address.startswith("@"):  # of the abstract namespace
-        address = "\0" + address.removeprefix("@")
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.sendto(b"READY=1", address)
 
 
 def log_stop(number: int | None, began: float | None) -> None:
