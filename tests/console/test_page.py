@@ -169,9 +169,8 @@ def test_the_key_for_the_search_can_be_switched_off(shop: Running, open_console:
 
 def test_it_works_below_a_proxys_path(shop: Running, open_console: Open, tmp_path: Path) -> None:
     with nginx(tmp_path, shop.port, "/stores-service/") as port:
-        page = open_console(shop)
-        page.base = f"http://127.0.0.1:{port}/stores-service/console/"
-        page.open("?store=4")
+        base = f"http://127.0.0.1:{port}/stores-service/console/"
+        page = open_console(shop, "?store=4", base=base)
         expect(page.name).to_have_value(HOSTILE[3])
         page.sees("Live")
 
@@ -180,7 +179,8 @@ def test_it_works_over_plain_http_at_a_name_that_is_not_loopback(
     shop: Running, open_console: Open
 ) -> None:
     """There browsers have no crypto.randomUUID and no Web Locks."""
-    page = open_console(shop, "?store=new", host=OTHER_HOST)
+    base = f"http://{OTHER_HOST}:{shop.port}/console/"
+    page = open_console(shop, "?store=new", base=base)
     assert page.page.evaluate("typeof crypto.randomUUID + isSecureContext") == "undefinedfalse"
     page.name.fill("Plain")
     page.name.press("Enter")

@@ -37,7 +37,7 @@ DESKTOP, PHONE = (1280, 800), (390, 844)
 
 _REFUSALS = re.compile(
     r"Failed to load resource: "
-    r"(net::ERR|the server responded with a status of (401|403|404|410|412|422|503))"
+    r"(net::ERR|the server responded with a status of (4\d\d|500|503))"
 )
 """What Chromium reports for a response that is not a success, and for a service that is gone."""
 
@@ -45,10 +45,10 @@ _REFUSALS = re.compile(
 class Console:
     """A page with the console of a service; `faults` has what its browser reported."""
 
-    def __init__(self, page: Page, service: Running, host: str) -> None:
+    def __init__(self, page: Page, service: Running, base: str = "") -> None:
         self.page = page
         self.service = service
-        self.base = f"http://{host}:{service.port}/console/"
+        self.base = base or f"http://127.0.0.1:{service.port}/console/"
         self.requests: list[str] = []
         self.faults: list[str] = []
         page.set_default_timeout(PATIENCE)
@@ -110,15 +110,16 @@ def console(
     service: Running,
     size: tuple[int, int] = DESKTOP,
     scheme: Any = "light",
-    host: str = "127.0.0.1",
+    base: str = "",
     *,
     refusals: bool = False,
 ) -> Iterator[Console]:
-    """Open a separate page; at its end, nothing may have gone wrong but expected `refusals`."""
+    """Open a separate page, at the address `base` if it is not the service's own; at its end,
+    nothing may have gone wrong but expected `refusals`."""
     viewport: Any = {"width": size[0], "height": size[1]}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, locale="en-GB")
     try:
-        opened = Console(context.new_page(), service, host)
+        opened = Console(context.new_page(), service, base)
         yield opened
         faults = [fault for fault in opened.faults if not (refusals and _REFUSALS.match(fault))]
         assert not faults, faults

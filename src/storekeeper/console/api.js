@@ -9,6 +9,7 @@ const TIMEOUT = 8000;
 const SOONER = ["online", "token"]; // events that end a pause
 const PAUSES = [500, 1000, 2000, 4000, 8000, 15000];
 const PASSING = [404, 408, 425, 429]; // of a proxy these are outages: the service says such things in JSON
+const PAGES = [401, 412]; // 412: what nginx makes of a login page and our If-Match
 const REFUSED = 0;
 const JSON_TYPE = /^application\/([\w.-]+\+)?json\b/;
 
@@ -101,7 +102,7 @@ function stateOf(status) {
 
 /** What a response means that a proxy made, and not the service: a login page, a refusal that stays one, or an outage. */
 function ofProxy({ status, headers }) {
-  if (status < 400 || status === 401) return { state: "proxy" }; // 0 is a redirect
+  if (status < 400 || PAGES.includes(status)) return { state: "proxy" }; // 0 is a redirect
   if (status >= 500 || PASSING.includes(status)) return { state: "away", reason: words.proxy.away(status) };
   return { status: REFUSED, headers, tag: null, data: { message: words.proxy.refused(status) } };
 }
