@@ -63,6 +63,7 @@ SCOPES = {
     "/api/changes": READS,
     "/api/export": READS,
     "/api/imports": READS,
+    "/api/me": READS,
     "/test": ANYBODY,
     "*": ANYBODY,
     "/health/live": ANYBODY,
@@ -124,6 +125,24 @@ async def test_every_route_and_method_asks_for_its_token(mode: str, tmp_path: Pa
                     response = await exchange(service, sent(method, path, tokens[state]))
                     assert response.status == (cell or expected), (method, path, state)
                     assert ("www-authenticate" in response.headers) == (cell is not None)
+
+
+@pytest.mark.parametrize("mode", ["open", "writes", "all"])
+async def test_a_client_is_told_who_it_is_and_what_it_may(mode: str, tmp_path: Path) -> None:
+    some_stores(tmp_path, 1)
+    tokens = add_tokens(tmp_path)
+    anybody = {"name": None, "scope": "write" if mode == "open" else "read"}
+    async with inside(tmp_path, auth=mode) as service:
+        for state in ("no token", "read", "write"):
+            response = await exchange(service, sent("GET", "/api/me", tokens[state]))
+            if mode == "all" and state == "no token":
+                assert response.status == 401
+            elif mode == "open" or state == "no token":
+                assert json.loads(response.body) == anybody
+            else:
+                assert json.loads(response.body)["scope"] == state
+                assert isinstance(json.loads(response.body)["name"], str)
+            assert response.status == 401 or response.headers["vary"] == "authorization"
 
 
 async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from storekeeper.api.routes import health as operations
 from storekeeper.api.routes.changes import Feed
 from storekeeper.api.routes.exports import Exports
 from storekeeper.api.routes.imports import Imports
+from storekeeper.api.routes.me import Me
 from storekeeper.api.routes.stores import Resource
 from storekeeper.api.routing import METHODS, Route, match_route
 from storekeeper.api.token_table import TokenTable
@@ -141,6 +142,7 @@ def make_application(
         **exports.planners,
         **feed.planners,
         **Imports(collection).planners,
+        **Me(gate).planners,
         **operations.planners(
             collection,
             gate.unknown,

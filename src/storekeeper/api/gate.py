@@ -56,6 +56,13 @@ class Gate:
         are not known."""
         return self._tokens.unknown if self._tokens and scope in self._need_tokens else ""
 
+    def identity(self, token_number: int) -> tuple[str | None, Scope]:
+        """Return the name and the scope of a token; without one (0), None and what anybody may
+        do."""
+        if self._tokens and token_number:
+            return self._tokens.name(token_number), self._tokens.scope(token_number)
+        return None, "read" if "write" in self._need_tokens else "write"
+
     def _claim(self, scope: Scope | None, credentials: list[bytes]) -> Claim | Response | None:
         """Return the claim of a head that has a Bearer token; else None, or the refusal if it
         needs a token."""

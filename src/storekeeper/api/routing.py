@@ -43,6 +43,7 @@ ROUTES = (
     Route("export", "/api/export", _READ),
     Route("changes", "/api/changes", _READ),
     Route("imports", "/api/imports", ("POST", "OPTIONS"), body=BodyLimit(64 * 2**20, 120.0, 10.0)),
+    Route("me", "/api/me", _READ),
     Route("test", "/test", _READ, is_open=True),
     Route("live", "/health/live", _READ, is_open=True),
     Route("ready", "/health/ready", _READ, is_open=True),

@@ -42,6 +42,7 @@ class TokenTable:
         self._collection = collection
         self._good: dict[str, Token] = {}
         self._names: dict[int, str] = {}
+        self._writers: frozenset[int] = frozenset()
         self._read_at = -MAX_AGE
         self._used: set[int] = set()
         self._mark_after = 0.0
@@ -77,6 +78,10 @@ class TokenTable:
         """Return the name of a token, or its number if it is not good any more."""
         return self._names.get(number, f"#{number}")
 
+    def scope(self, number: int) -> Scope:
+        """Return the scope of a token; "read" if it is not good any more."""
+        return "write" if number in self._writers else "read"
+
     async def keep_fresh(self) -> None:
         """Read the tokens again and again."""
         while True:
@@ -93,6 +98,7 @@ class TokenTable:
             tokens = await self._collection.tokens()
             self._good = {token.hash: token for token in tokens}
             self._names = {token.number: token.name for token in tokens}
+            self._writers = frozenset(each.number for each in tokens if each.scope == "write")
             self._read_at = begun
             self._mark_used(begun)
 

@@ -1,0 +1,27 @@
+"""The route /api/me: who a client is to the service, and what it may do."""
+
+import msgspec
+
+from storekeeper.api.gate import Gate
+from storekeeper.api.plan import RequestPlan
+from storekeeper.http.request import Request
+from storekeeper.http.response import JSON, Fields, Response
+
+_VARY = b"vary: authorization\r\n"
+
+
+class Me:
+    """Tells the name of a client's token, and its scope; without a token, what anybody may do."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._plan = RequestPlan(self._respond)
+        self.planners = {"me": self.plan}
+
+    def plan(self, _method: str, _headers: Fields) -> RequestPlan:
+        """Return the plan of a request."""
+        return self._plan
+
+    def _respond(self, request: Request) -> Response:
+        name, scope = self._gate.identity(request.token_number)
+        return Response(msgspec.json.encode({"name": name, "scope": scope}), JSON + _VARY)
