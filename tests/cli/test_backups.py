@@ -284,7 +284,7 @@ CHANGES_OF_DATA = [
         "store 1 is not what its latest change made of it",
     ),
     (
-        "UPDATE changes SET name = 'Castle Hall' WHERE seq = 1",
+        "UPDATE {changes} SET name = 'Castle Hall' WHERE seq = 1",
         "store 1 is not what its latest change made of it",
     ),
     (
@@ -300,18 +300,18 @@ CHANGES_OF_DATA = [
         "the search text of store 1 does not match",
     ),
     (
-        "UPDATE changes SET count = 3 WHERE seq = 2",
+        "UPDATE {changes} SET count = 3 WHERE seq = 2",
         "change 2 has a count, time or token that it cannot have",
     ),
     (
-        "UPDATE changes SET at = 1 WHERE seq = 2",
+        "UPDATE {changes} SET at = 1 WHERE seq = 2",
         "change 2 has a count, time or token that it cannot have",
     ),
     (
-        "UPDATE changes SET token_number = 8 WHERE seq = 2",
+        "UPDATE {changes} SET token_number = 8 WHERE seq = 2",
         "change 2 has a count, time or token that it cannot",
     ),
-    ("DELETE FROM changes WHERE seq = 2", "there are 2 changes, but the greatest number is 3"),
+    ("DELETE FROM {changes} WHERE seq = 2", "there are 2 changes, but the greatest number is 3"),
     ("DELETE FROM stores WHERE id = 2", "there are 2 stores, but the greatest id is 3"),
 ]
 
@@ -320,9 +320,9 @@ def test_one_letter_that_changed_in_a_live_database_is_found(source: Database) -
     def execute(*statements: str) -> None:
         with databases.write_session(source.url) as session:
             for each in statements:
-                session.execute(each)
+                session.execute(each.format(changes=session.changes_table))
 
-    tables = ("stores", "changes")
+    tables = ("stores", "{changes}")
     execute(*(f"CREATE TABLE good_{table} AS SELECT * FROM {table}" for table in tables))
     for statement, problem in CHANGES_OF_DATA:
         with case(statement):
@@ -363,10 +363,10 @@ def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(
 
 
 _HISTORY = """WITH RECURSIVE n(seq) AS (SELECT 4 UNION ALL SELECT seq + 1 FROM n WHERE seq < ?1)
-  INSERT INTO changes (seq, store_id, name, at, count, token_number)
+  INSERT INTO changes_10 (seq, store_id, name, at, count, token_number)
   SELECT seq, (seq - 1) % 3 + 1, 'Name ' || seq, 9000000000000, 3, 0 FROM n"""
-_NOW = """UPDATE stores SET (version, name, address, folded) =
-  (SELECT seq, name, NULL, lower(name) FROM changes WHERE store_id = id ORDER BY seq DESC LIMIT 1)"""
+_NOW = """UPDATE stores SET (version, name, address, folded, folded_name) =
+  (SELECT seq, name, NULL, lower(name), lower(name) FROM changes WHERE store_id = id ORDER BY seq DESC LIMIT 1)"""
 
 
 @pytest.mark.parametrize("command", ["verify", *thorough("restore")])

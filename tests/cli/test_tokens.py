@@ -3,6 +3,7 @@ check`."""
 
 import asyncio
 import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,7 +66,13 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
     assert text.encode() not in done.stderr
     (token,) = read_tokens(database.url)
     assert token == Token(
-        1, "ci", "write", hashed(text.encode()), token.created, token.created + 90 * 86_400_000
+        1,
+        "ci",
+        "write",
+        hashed(text.encode()),
+        token.created,
+        token.created + 90 * 86_400_000,
+        created_by=pwd.getpwuid(os.getuid()).pw_name,
     )
     assert began <= token.created <= now()
     listed = run_command("token", "list", "--database", database.url)
@@ -273,7 +280,7 @@ async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(
             await collection.mark_used([number, 9], at)
             assert [token.used for token in await collection.tokens()] == [used, None]
     with databases.database(database.url).snapshot() as snapshot:
-        assert [row[-1] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
+        assert [row[-2] for row in snapshot.rows("changes")] == [2, 1, 0, 0]
 
 
 def test_a_copy_has_the_tokens(new_database: Callable[[], Database]) -> None:

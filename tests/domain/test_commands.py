@@ -106,7 +106,7 @@ def test_each_change_has_the_token_that_wrote_it() -> None:
     batch = apply(
         [Create(A, token_number=5), Replace(3, B), Replace(8, B, token_number=6)], _present(), NOW
     )
-    assert [(seq, by) for seq, *_, by in batch.changes] == [(21, 5), (22, 0), (23, 6)]
+    assert [(seq, by) for seq, *_, by, _user in batch.changes] == [(21, 5), (22, 0), (23, 6)]
 
 
 def test_a_replace_of_no_store_changes_nothing() -> None:
@@ -130,7 +130,7 @@ def test_a_store_of_the_same_batch_can_be_replaced() -> None:
 
 def test_no_change_is_earlier_than_the_one_before_it() -> None:
     batch = apply([Create(A, key=KEY)], Before(count=7, version=20, at=NOW + 5), NOW)
-    assert (batch.at, batch.changes[0][-3]) == (NOW + 5, NOW + 5)
+    assert (batch.at, batch.changes[0][-4]) == (NOW + 5, NOW + 5)
 
 
 def test_what_a_batch_touches_is_each_store_that_it_replaces_with_what_it_is_to_become() -> None:
@@ -428,7 +428,7 @@ class Rows:
         return Before(
             len(self.stores),
             len(self.changes),
-            self.changes[len(self.changes)][-3] if self.changes else 0,
+            self.changes[len(self.changes)][-4] if self.changes else 0,
             EPOCH,
             {id: self.stores[id][0] for _, id, *_ in (*places, *patched) if id in self.stores},
             {

@@ -72,7 +72,7 @@ def a_change(
     seq: int, id: int, of: Payload, at: int, count: int, token_number: int = 0
 ) -> ChangeRow:
     """Return a row of the table of changes."""
-    return (seq, id, *astuple(of), at, count, token_number)
+    return (seq, id, *astuple(of), at, count, token_number, None)
 
 
 def store_of(change: ChangeRow, epoch: str) -> Store:

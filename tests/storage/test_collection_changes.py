@@ -56,9 +56,9 @@ class TestChanges:
             found = await page(collection)
             assert (found.version, len(found.changes)) == (3, 3)
             assert [change._replace(at=0) for change in found.changes] == [
-                Change(1, 1, "Zoë", None, 0, None, None, None, None),
-                Change(2, 2, "Other", "", 0, None, None, None, None),
-                Change(3, 1, "Zoë", "1 Road", 0, None, 1, "Zoë", None),
+                Change(1, 1, "Zoë", None, 0, None, None, None, None, None),
+                Change(2, 2, "Other", "", 0, None, None, None, None, None),
+                Change(3, 1, "Zoë", "1 Road", 0, None, None, 1, "Zoë", None),
             ]
             times = [change.at for change in found.changes]
             assert began <= min(times)

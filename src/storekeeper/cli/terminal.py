@@ -1,6 +1,7 @@
 """What a command prints, its standard streams, and Ctrl-C."""
 
 import os
+import pwd
 import select
 import signal
 import sys
@@ -35,6 +36,15 @@ def _printable(character: str) -> str:
     if character.isprintable():
         return character
     return character.encode("unicode_escape").decode()
+
+
+def system_user() -> str:
+    """Return the name of the system's user who runs the command, its number if it has no name."""
+    number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # as in a container that is run as any number
+        return str(number)
 
 
 def print_now(result: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line, print_now
+from storekeeper.cli.terminal import print_line, print_now, system_user
 from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
 
@@ -62,7 +62,13 @@ def add(
         until = tokens.expiry(expires, now)
     text = tokens.generate()
     token = tokens.Token(
-        0, tokens.check_name(name), scope, tokens.hashed(text.encode()), now, until
+        0,
+        tokens.check_name(name),
+        scope,
+        tokens.hashed(text.encode()),
+        now,
+        until,
+        created_by=system_user(),
     )
     add_token(settings.database, token)
     try:
@@ -113,7 +119,8 @@ def revoke(settings: Settings, name: Name) -> None:
     from storekeeper.domain import tokens
     from storekeeper.storage.tokens import revoke_token
 
-    if not revoke_token(settings.database, tokens.check_name(name), time.time_ns() // 1_000_000):
+    now = time.time_ns() // 1_000_000
+    if not revoke_token(settings.database, tokens.check_name(name), now, system_user()):
         raise CannotStart(f"Token {name} does not exist; see `storekeeper token list`")
     # Printed before the wait, which a user may interrupt.
     print_line(f"Token {name} is revoked: within {SETTLE_DELAY:g} s, requests with it are refused")

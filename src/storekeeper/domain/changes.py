@@ -71,7 +71,8 @@ class ChangesQuery(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change, the name of the token that wrote it, and what the store was before it.
+    """A change, the name of the token that wrote it and the user whom a trusted proxy named, and
+    what the store was before it.
 
     `at` is in milliseconds since 1970. `previous` is the number of the store's change before
     this one, None for the change that created the store.
@@ -83,6 +84,7 @@ class Change(NamedTuple):
     address: str | None
     at: int
     by: str | None
+    user: str | None
     previous: int | None
     previous_name: str | None
     previous_address: str | None
@@ -98,6 +100,8 @@ class Change(NamedTuple):
         shown["at"] = at.replace("+00:00", "Z")
         if with_by and self.by is not None:
             shown["by"] = self.by
+        if with_by and self.user is not None:
+            shown["user"] = self.user
         shown["store"] = {"id": self.id, "name": self.name, "address": self.address}
         before = {"name": self.previous_name, "address": self.previous_address}
         shown["previous"] = None if self.previous is None else before

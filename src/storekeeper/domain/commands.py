@@ -51,13 +51,15 @@ in If-Match."""
 class Create(msgspec.Struct, frozen=True):
     """Add a store; with `if_match`, only if the collection still has one of these tags.
 
-    `token_number` is that of the client's token, 0 for none; so in `Replace`.
+    `token_number` is that of the client's token, 0 for none; `user` is whom a trusted proxy named.
+    So in `Replace`.
     """
 
     payload: Payload
     if_match: Tags | None = None
     key: Key | None = None
     token_number: int = 0
+    user: str | None = None
 
 
 @final
@@ -75,6 +77,7 @@ class Replace(msgspec.Struct, frozen=True):
     if_none_match: Tags | None = None
     key: Key | None = None
     token_number: int = 0
+    user: str | None = None
 
 
 @final
@@ -88,6 +91,7 @@ class Patch(msgspec.Struct, frozen=True):
     if_none_match: Tags | None = None
     key: Key | None = None
     token_number: int = 0
+    user: str | None = None
 
 
 Command: TypeAlias = Create | Replace | Patch
@@ -96,7 +100,7 @@ Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
 """The store as a command left it, None if there is no store of that id, or why nothing was
 written."""
 
-ChangeRow: TypeAlias = tuple[int, int, str, str | None, int, int, int]
+ChangeRow: TypeAlias = tuple[int, int, str, str | None, int, int, int, str | None]
 """A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
 
 PatchRow: TypeAlias = tuple[int, int, str, str | None, int, int]
@@ -262,7 +266,7 @@ class Batch:
                 f"The list has changed: its version is {self.version} now", current
             )
         self.count += 1
-        return self._change(self.created, self.count, command.payload, command.token_number)
+        return self._change(self.created, self.count, command.payload, command)
 
     def _replace(self, place: int, command: Replace | Patch) -> Result:
         id = command.id
@@ -285,14 +289,15 @@ class Batch:
             )
         if equal:
             return Store(id, payload.name, payload.address, version, self._epoch)
-        return self._change(latest, id, payload, command.token_number)
+        return self._change(latest, id, payload, command)
 
     def _change(
-        self, latest: dict[int, ChangeRow], id: int, payload: Payload, token_number: int
+        self, latest: dict[int, ChangeRow], id: int, payload: Payload, command: Command
     ) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address
-        latest[id] = change = (version, id, name, address, self.at, self.count, token_number)
+        who = command.token_number, command.user
+        latest[id] = change = (version, id, name, address, self.at, self.count, *who)
         self.changes.append(change)
         return Store(id, name, address, version, self._epoch)
 

@@ -24,7 +24,7 @@ from storekeeper.domain.problems import (
     decode_wrong,
 )
 from storekeeper.domain.reasons import Reason
-from storekeeper.domain.search import folded
+from storekeeper.domain.search import fold, folded
 from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
 
 VERSION = r"^[0-9]{1,18}\.[a-z2-7]{8}\Z"
@@ -192,6 +192,7 @@ class Decision(NamedTuple):
     is_new: int
     total: int
     folded: str
+    folded_name: str
 
 
 class Plan:
@@ -309,6 +310,5 @@ class Plan:
         assert row.name is not None
         seq = self.numbers.version + self.report.created + self.report.replaced
         total = self.numbers.total + self.report.created
-        return Decision(
-            seq, row.place, id, int(row.id is None), total, folded(row.name, row.address)
-        )
+        text = folded(row.name, row.address)
+        return Decision(seq, row.place, id, int(row.id is None), total, text, fold(row.name))

@@ -25,6 +25,10 @@ MAX_AT_ONCE = 2
 
 TOO_LONG = "The search takes too long: narrow the search"
 
+FOLDING = 1
+"""The number of what `fold` does to a text. Raise it together with a migration whenever that
+changes: then the first start folds the texts of all stores again."""
+
 _NEVER = "  "
 """Occurs in no text that is searched: those have no two blanks side by side."""
 

@@ -33,7 +33,7 @@ class Token(msgspec.Struct, frozen=True):
     """A row of the table of tokens. `scope` is "read" or "write", which includes read.
 
     `hash` is its SHA-256 in hexadecimal digits. Times are ms since 1970, None: never; `used` may
-    lag by an hour.
+    lag by an hour. `created_by` and `revoked_by` are names of users of the system, None: unknown.
     """
 
     number: int
@@ -44,6 +44,8 @@ class Token(msgspec.Struct, frozen=True):
     expires: int | None = None
     revoked: int | None = None
     used: int | None = None
+    created_by: str | None = None
+    revoked_by: str | None = None
 
 
 CONSOLE = "/console/"

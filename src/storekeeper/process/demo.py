@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from storekeeper.domain.errors import CannotStart
-from storekeeper.domain.search import folded
+from storekeeper.domain.search import fold, folded
 from storekeeper.domain.tokens import generate, hashed
 from storekeeper.settings import Settings
 from storekeeper.storage import databases
@@ -110,7 +110,8 @@ def _changes(chance: random.Random, now: int) -> Iterator[dict[str, Any]]:
             addresses[n] = f"{street()}, {both[n][1]}"
         store = {"id": id, "name": names[n], "address": addresses[n], "version": seq}
         change = {"seq": seq, "store_id": id, "count": count, "at": at, "token_number": by}
-        yield store | change | {"folded": folded(names[n], addresses[n])}
+        texts = {"folded": folded(names[n], addresses[n]), "folded_name": fold(names[n])}
+        yield store | change | texts
 
 
 def _names(text: str) -> list[str]:

@@ -15,7 +15,13 @@ from storekeeper.storage import atomicfile, clock, databases
 from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.sqlite import SqliteDatabase
 from storekeeper.storage.sqlite.replacement import Place
-from storekeeper.storage.verification import checksum_file, checksum_of, problems_of, verify
+from storekeeper.storage.verification import (
+    checksum_file,
+    checksum_of,
+    problems_of,
+    upgraded,
+    verify,
+)
 
 _NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
 """The names of backups in a folder; in their order, the oldest comes first."""
@@ -23,7 +29,7 @@ _NAME = re.compile(r"stores-\d{4}-\d\d-\d\d-\d{6}\.db")
 _VERSION = "SELECT coalesce(max(seq), 0) FROM changes"
 _CHANGE = "SELECT store_id, name, address, at FROM changes WHERE seq = $1"
 _LATER_STORES = "SELECT DISTINCT store_id FROM changes WHERE seq > $1 ORDER BY store_id LIMIT 20"
-_MARK = "UPDATE collection SET backed_up = $1"
+_MARK = "UPDATE {table} SET backed_up = $1"
 _TOKENS = "SELECT name, revoked IS NOT NULL FROM tokens ORDER BY number"
 
 
@@ -150,7 +156,7 @@ def _mark(url: str) -> None:
     """Note in the database when its latest backup was made, for the metrics; do nothing if the
     database cannot be written."""
     with suppress(CannotStart, Unavailable), databases.write_session(url) as session:
-        session.write(_MARK, (clock.now(),))
+        session.write(_MARK.format(table=session.collection_table), (clock.now(),))
 
 
 def _delete_outdated(file: Path, keep: int, url: str) -> None:
@@ -193,22 +199,35 @@ def restore(
     if problems := verify(backup):
         raise CannotStart(f"not valid, so nothing was restored: {problems[0]}", subject=str(file))
     goal = databases.database(url)
-    if not isinstance(goal, SqliteDatabase):
-        return Restored(*databases.copy(backup, url, progress, before_commit=before_commit))
-    if databases.is_database_file(url, file):
-        raise CannotStart("the file is the database itself: name a backup", subject=str(file))
-    try:
-        path = Path(os.path.realpath(goal.path))  # a link may lead to another disk
-        with goal.held() as place, atomicfile.unfinished(path) as new:
-            copied = databases.copy(backup, url_of(str(new)), progress)
-            # From now on it needs no journal: a process that waits for the old file would take that
-            # for the old file's.
-            SqliteDatabase(new).prepare()
-            lost = _lost(place, backup)
-            before_commit()
-            aside = place.replace(new, copied[2])
-    except OSError as error:
-        raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
+    with upgraded(databases.database(backup)) as present:
+        if not isinstance(goal, SqliteDatabase):
+            source = url_of(present.name)
+            return Restored(*databases.copy(source, url, progress, before_commit=before_commit))
+        if databases.is_database_file(url, file):
+            raise CannotStart("the file is the database itself: name a backup", subject=str(file))
+        try:
+            return _put_in_place(url_of(present.name), goal, progress, before_commit)
+        except OSError as error:
+            raise CannotStart(f"cannot be replaced: {error.strerror}", subject=goal.name) from None
+
+
+def _put_in_place(
+    backup: str,
+    goal: SqliteDatabase,
+    progress: Callable[[int, int], None],
+    before_commit: Callable[[], None],
+) -> Restored:
+    """Restore the database of a URL, which is of the present schema, into a file. Raises OSError,
+    CannotStart."""
+    path = Path(os.path.realpath(goal.path))  # a link may lead to another disk
+    with goal.held() as place, atomicfile.unfinished(path) as new:
+        copied = databases.copy(backup, url_of(str(new)), progress)
+        # From now on it needs no journal: a process that waits for the old file would take that
+        # for the old file's.
+        SqliteDatabase(new).prepare()
+        lost = _lost(place, backup)
+        before_commit()
+        aside = place.replace(new, copied[2])
     return Restored(*copied, aside, lost)
 
 

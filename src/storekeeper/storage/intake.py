@@ -30,14 +30,15 @@ from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
 from storekeeper.domain.search import MAX_SEARCHED_LENGTH
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import clock
-from storekeeper.storage.sql import CHANGES, CONTENT, EXTERNAL_IDS, FIELDS
+from storekeeper.storage.sql import CHANGES, CONTENT, FIELDS
 
 STAGED = """staged (place INTEGER PRIMARY KEY, line bigint, key text, version text, wrong text, has_address bigint,
   name text, address text)"""
 """The temporary table of the rows of a file. Its types mean the same to both databases, to
 SQLite that `place` is the row's number."""
 
-DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new bigint, total bigint, folded text)"""
+DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new bigint, total bigint, folded text,
+  folded_name text)"""
 """The temporary table of what becomes of the rows."""
 
 REPEATED = "repeated (key text PRIMARY KEY, first bigint)"
@@ -55,6 +56,9 @@ class Session(Protocol):
 
     changes_table: str
     """The table of changes."""
+
+    collection_table: str
+    """The table of the collection's epoch."""
 
     set_numbers: str
     """The statement that makes the numbers of the collection those of the latest change, if a
@@ -237,15 +241,16 @@ def _listed(line: int, id: int, is_new: int, *texts: str | None) -> ListedChange
 
 # Writing.
 
-_CREATE = f"""INSERT INTO stores (id, version, folded, {FIELDS})
-  SELECT id, seq, folded, name, address {_CHANGED} WHERE is_new = 1 ORDER BY decided.place"""
-_REPLACE = f"""UPDATE stores SET name = {_NAME}, address = {_ADDRESS}, version = seq, folded = staged.folded
-  FROM (SELECT id, seq, folded, name, has_address, address {_CHANGED} WHERE is_new = 0) AS staged
+_CREATE = f"""INSERT INTO stores (id, version, folded, folded_name, {FIELDS})
+  SELECT id, seq, folded, folded_name, name, address {_CHANGED} WHERE is_new = 1 ORDER BY decided.place"""
+_REPLACE = f"""UPDATE stores SET name = {_NAME}, address = {_ADDRESS}, version = seq,
+    folded = staged.folded, folded_name = staged.folded_name
+  FROM (SELECT id, seq, folded, folded_name, name, has_address, address {_CHANGED} WHERE is_new = 0) AS staged
   WHERE stores.id = staged.id"""
 _ADD_CHANGES = f"""INSERT INTO {{table}} ({", ".join(CHANGES)})
-  SELECT seq, stores.id, {", ".join(f"stores.{name}" for name in CONTENT)}, $1, total, $2
+  SELECT seq, stores.id, {", ".join(f"stores.{name}" for name in CONTENT)}, $1, total, $2, CAST(NULL AS text)
   FROM decided JOIN stores ON stores.id = decided.id ORDER BY place"""
-_REMEMBER = f"""INSERT INTO external_ids ({", ".join(EXTERNAL_IDS)})
+_REMEMBER = f"""INSERT INTO external_ids (store_id, column_name, value)
   SELECT id, CAST($1 AS text), key {_CHANGED} WHERE is_new = 1"""
 _FIND_KEY = "SELECT request, result FROM keys WHERE key = $1"
 _ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)

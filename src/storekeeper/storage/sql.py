@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from storekeeper.domain.changes import MAX_PAGE_BYTES, Change, ChangesPage, ChangesQuery
 from storekeeper.domain.errors import CannotStart, Unavailable
-from storekeeper.domain.search import MAX_WORDS
+from storekeeper.domain.search import FOLDING, MAX_WORDS
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.domain.tokens import Token
 
@@ -22,11 +22,20 @@ FIELDS = ", ".join(CONTENT)
 STORES = {"id": int, **CONTENT, "version": int}
 """A store as its latest change left it; `version` is the number of that change."""
 
-CHANGES = {"seq": int, "store_id": int, **CONTENT, "at": int, "count": int, "token_number": int}
+CHANGES = {
+    "seq": int,
+    "store_id": int,
+    **CONTENT,
+    "at": int,
+    "count": int,
+    "token_number": int,
+    "user_name": str,
+}
 """What a change made of its store."""
 
-SEARCHED = {**STORES, "folded": str}
-"""All columns of a store: `folded` is its search text, which `search.folded` returns."""
+SEARCHED = {**STORES, "folded": str, "folded_name": str}
+"""All columns of a store: `folded` is what `search.folded` returns of it, and `folded_name` what
+`search.fold` returns of its name."""
 
 OF_CHANGE = {"id": "store_id", "version": "seq"} | {name: name for name in CONTENT}
 """For each column of a store, the column of its latest change."""
@@ -38,9 +47,37 @@ were used."""
 TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
 """A token. Nothing deletes one, so its number and its name are unique for ever."""
 
-EXTERNAL_IDS = {"store_id": int, "column_name": str, "value": str}
-"""The keys that outside systems have for stores (decision 52): a store has at most one from each
-column of a file, and a value of a column names one store."""
+EXTERNAL_IDS = {
+    "store_id": int,
+    "column_name": str,
+    "value": str,
+    "given_name": str,
+    "given_address": str,
+}
+"""The keys that outside systems have for stores (decision 52): a store has one at most of each
+column of a file, and a value of a column names one store. With each, what its source last gave
+for it (decision 59)."""
+
+IMPORTS = {
+    "first_seq": int,
+    "last_seq": int,
+    "undoes": int,
+    "file": str,
+    "token_number": int,
+    "user_name": str,
+}
+"""The imports that changed something, and what undid one (decision 61)."""
+
+KEY_CHANGES = {
+    "seq": int,
+    "column_name": str,
+    "value": str,
+    "attached": int,
+    "given_name": str,
+    "given_address": str,
+}
+"""What a change of an import did to the key that it found its store by, so that it can be
+undone."""
 
 _TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - only from constants
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"
@@ -59,15 +96,21 @@ TABLES: dict[str, Mapping[str, type]] = {
     "keys": KEYS,
     "tokens": TOKENS,
     "external_ids": EXTERNAL_IDS,
+    "imports": IMPORTS,
+    "key_changes": KEY_CHANGES,
 }
-"""All tables, in the order in which they can be filled. The first column of each is its key; the
-last one has a key of two columns."""
+"""All tables, in the order in which they can be filled. The first column of each is its key, for
+external_ids the first two."""
+
+TABLES_OF_9 = ("stores", "changes", "keys", "tokens", "external_ids")
+"""The tables of the first schema."""
 
 
 def statements_of_tables(
     integer: str, text: str, options: str = "", options_by_key: str = ""
 ) -> str:
-    """Return the statements that create TABLES, without their indexes, in the words of a database.
+    """Return the statements that create TABLES_OF_9, without their indexes, in the words of a
+    database.
 
     These are its types, the end of each CREATE TABLE, and the end for a table that is stored by its
     key.
@@ -119,8 +162,52 @@ def statements_of_tables(
     """
 
 
+def additions_of_10(integer: str, text: str, options: str, changes: str) -> str:
+    """Return the statements that add to the tables of schema 9 what schema 10 has besides, in the
+    words of a database, where the table of changes has this name."""
+    return f"""
+    ALTER TABLE stores ADD COLUMN folded_name {text} NOT NULL DEFAULT '';  -- the name as it is sorted
+    ALTER TABLE {changes} ADD COLUMN user_name {text};  -- whom a trusted proxy named; null: nobody
+    ALTER TABLE tokens ADD COLUMN created_by {text};    -- the name of the system's user
+    ALTER TABLE tokens ADD COLUMN revoked_by {text};
+    ALTER TABLE external_ids ADD COLUMN given_name {text};     -- what the source last gave; null: nothing
+    ALTER TABLE external_ids ADD COLUMN given_address {text};  -- empty: an empty cell
+    CREATE TABLE imports (
+      first_seq {integer} PRIMARY KEY, -- the first of its changes
+      last_seq  {integer} NOT NULL,
+      undoes    {integer},             -- the first change of what it undid; null: it is an import
+      file      {text},                -- null: nobody said
+      token_number {integer} NOT NULL, -- as in the changes
+      user_name {text}                 -- as in the changes, or the system's user who ran the command
+    ) {options};
+    CREATE TABLE key_changes (
+      seq       {integer} PRIMARY KEY, -- of the change
+      column_name {text} NOT NULL,
+      value     {text} NOT NULL,
+      attached  {integer} NOT NULL CHECK (attached IN (-1, 0, 1)),  -- 1: the store got the key; -1: it lost it
+      given_name {text},               -- what the source had given before
+      given_address {text}
+    ) {options};
+    """
+
+
 ROW_ORDER = "1, 2"
 """The columns that give the rows of each table one order."""
+
+
+_OLDER = "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with it once"
+_NEWER = "written by a newer Storekeeper: install that version or a later one"
+
+
+def check_folding(folding: int, subject: str, *, upgrade: bool) -> None:
+    """Raise CannotStart if the texts of a collection are not folded as this program folds them.
+
+    Those of an older one can be folded again only if it may be upgraded.
+    """
+    if folding > FOLDING:
+        raise CannotStart(_NEWER, subject=subject)
+    if folding < FOLDING and not upgrade:
+        raise CannotStart(_OLDER, subject=subject)
 
 
 def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool) -> None:
@@ -139,10 +226,7 @@ def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool)
             " install that version or a later one"
         )
     elif number < known and not upgrade:
-        problem = (
-            "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`"
-            " with it once"
-        )
+        problem = _OLDER
     else:
         return
     raise CannotStart(problem, subject=subject)
@@ -182,7 +266,7 @@ def changes_statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
         FROM pairs)
       SELECT (SELECT coalesce(max(seq), 0) FROM changes), epoch,
         sized.seq, sized.store_id, {of("sized.seq", "name")}, {of("sized.seq", "address")}, sized.at,
-        (SELECT name FROM tokens WHERE number = sized.token_number),
+        (SELECT name FROM tokens WHERE number = sized.token_number), {of("sized.seq", "user_name")},
         sized.previous, {of("sized.previous", "name")}, {of("sized.previous", "address")}
       FROM collection LEFT JOIN sized ON coalesce(before, 0) < {MAX_PAGE_BYTES}
       WHERE one = 1 ORDER BY sized.seq {order}"""  # noqa: S608 - only from constants

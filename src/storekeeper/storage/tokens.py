@@ -6,9 +6,11 @@ from storekeeper.storage import databases
 from storekeeper.storage.sql import ALL_TOKENS
 
 _FIND = "SELECT number FROM tokens WHERE name = $1"
-_ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires)
-  SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5 FROM tokens"""
-_REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2"
+_ADD = """INSERT INTO tokens (number, name, scope, hash, created, expires, created_by)
+  SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens"""
+_REVOKE = """UPDATE tokens SET revoked = coalesce(revoked, $1),
+    revoked_by = CASE WHEN revoked IS NULL THEN CAST($3 AS text) ELSE revoked_by END
+  WHERE name = $2"""
 
 
 def read_tokens(url: str) -> list[Token]:
@@ -29,14 +31,15 @@ def refuse_tokens(url: str) -> None:
 
 def add_token(url: str, token: Token) -> None:
     """Add a token, whose number the database chooses. Raises CannotStart, Unavailable."""
-    values = (token.name, token.scope, token.hash, token.created, token.expires)
+    values = (token.name, token.scope, token.hash, token.created, token.expires, token.created_by)
     with databases.write_session(url) as session:
         if list(session.execute(_FIND, (token.name,))):
             raise CannotStart(f"Token name {token.name} is or was in use; names cannot be reused")
         session.write(_ADD, values)
 
 
-def revoke_token(url: str, name: str, now: int) -> bool:
-    """Revoke a token; return whether there is one of that name. Raises CannotStart, Unavailable."""
+def revoke_token(url: str, name: str, now: int, by: str | None = None) -> bool:
+    """Revoke a token on behalf of a user of the system; return whether there is one of that name.
+    Raises CannotStart, Unavailable."""
     with databases.write_session(url) as session:
-        return session.write(_REVOKE, (now, name)) > 0
+        return session.write(_REVOKE, (now, name, by)) > 0

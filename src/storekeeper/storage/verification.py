@@ -3,10 +3,11 @@
 import hashlib
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from storekeeper.domain.errors import CannotStart, Damaged
-from storekeeper.domain.search import MAX_SEARCHED_LENGTH, folded
+from storekeeper.domain.search import MAX_SEARCHED_LENGTH, fold, folded
 from storekeeper.storage import clock, databases
 from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.sqlite import SqliteDatabase
@@ -24,9 +25,23 @@ _MISFIT = """SELECT c.seq FROM changes c LEFT JOIN changes p ON p.seq = c.seq - 
       ELSE coalesce(p.count, 0) END
     OR c.at < p.at OR c.token_number NOT IN (SELECT 0 UNION SELECT number FROM tokens)
   ORDER BY c.seq LIMIT 20"""
-_SEARCHED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}), folded FROM stores
-  ORDER BY id"""  # noqa: S608 - built from a constant
+_SEARCHED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}), folded, folded_name
+  FROM stores ORDER BY id"""  # noqa: S608 - built from a constant
+_STRAY = """SELECT first_seq FROM imports WHERE first_seq > last_seq
+    OR last_seq > (SELECT coalesce(max(seq), 0) FROM changes) OR undoes >= first_seq
+  ORDER BY first_seq LIMIT 20"""
 _DATED_LATER = "SELECT count(*), min(seq), max(at) FROM changes WHERE at > $1"
+
+
+@contextmanager
+def upgraded(found: databases.Database) -> Iterator[databases.Database]:
+    """Yield a database, or, if it is a file of an older schema, a copy that is upgraded. Raises
+    CannotStart."""
+    if not isinstance(found, SqliteDatabase):
+        yield found
+        return
+    with found.upgraded() as path:
+        yield SqliteDatabase(path)
 
 
 def verify(url: str) -> list[str]:
@@ -46,7 +61,7 @@ def verify(url: str) -> list[str]:
     if isinstance(found, SqliteDatabase) and (wrong := _differs(found.path)):
         return [wrong]
     try:
-        with found.snapshot() as snapshot:
+        with upgraded(found) as present, present.snapshot() as snapshot:
             return problems_of(snapshot, found.check)
     except Damaged as error:
         return [error.problem]
@@ -55,7 +70,7 @@ def verify(url: str) -> list[str]:
 def remarks(url: str) -> list[str]:
     """Return what is odd about a database, but not wrong: nothing is refused for it. Raises
     CannotStart, Unavailable."""
-    with databases.database(url).snapshot() as snapshot:
+    with upgraded(databases.database(url)) as present, present.snapshot() as snapshot:
         ((count, first, latest),) = snapshot.select(_DATED_LATER, clock.now())
     if not count:
         return []
@@ -82,8 +97,12 @@ def _inconsistencies(snapshot: Snapshot) -> Iterator[str]:
         yield f"store {id} is not what its latest change made of it"
     for (seq,) in snapshot.select(_MISFIT):
         yield f"change {seq} has a count, time or token that it cannot have"
+    for (seq,) in snapshot.select(_STRAY):
+        yield f"the import that begins with change {seq} has a range that it cannot have"
     rows = snapshot.select(_SEARCHED)
-    wrong = (id for id, name, address, text in rows if text != folded(name, address))
+    wrong = (
+        id for id, name, address, *texts in rows if texts != [folded(name, address), fold(name)]
+    )
     for id in list(itertools.islice(wrong, 20)):
         yield f"the search text of store {id} does not match its name and address"
 

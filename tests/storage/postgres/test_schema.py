@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from storekeeper.domain.errors import CannotStart, Unavailable
+from storekeeper.domain.search import FOLDING
 from storekeeper.domain.stores import EXAMPLES, Payload
 from storekeeper.storage import databases
 from storekeeper.storage.collection import Moment
@@ -27,7 +28,7 @@ UPGRADE = f"""
   ALTER TABLE {COLLECTION_TABLE} RENAME TO collection_2;
   ALTER TABLE changes ADD COLUMN reason text;
   CREATE VIEW {COLLECTION_TABLE} AS
-    SELECT one, count, version, at, epoch FROM collection_2 GROUP BY one, count, version, at, epoch
+    SELECT one, count, version, at, epoch, folding FROM collection_2 GROUP BY one, count, version, at, epoch, folding
 """
 """A made-up next schema, with all that a migration has to do."""
 
@@ -36,6 +37,12 @@ SECOND = "CREATE TABLE second AS SELECT id FROM stores"
 
 LOCK = f"SELECT count, version FROM {COLLECTION_TABLE} WHERE one = 1 FOR UPDATE"
 """How an instance of today's schema begins to write."""
+
+MIGRATED = f"""UPDATE storekeeper SET schema = {schema.current_number()};
+  UPDATE {COLLECTION_TABLE} SET folding = {FOLDING}"""
+
+NOW = schema.current_number()
+"""The number of today's schema."""
 
 
 @pytest.fixture
@@ -53,7 +60,7 @@ def older(database: Postgres) -> Postgres:
 
 def upgrade_with(monkeypatch: pytest.MonkeyPatch, *migrations: str) -> None:
     """Have this program know later schemas."""
-    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *migrations))
 
 
 def test_each_collection_has_an_epoch_of_its_own() -> None:
@@ -81,7 +88,7 @@ def test_an_upgrade_keeps_the_stores_and_an_older_instance_reads_but_writes_noth
             old.execute(LOCK.encode())
         old.rollback()
         assert old.execute(LOCK.removesuffix("FOR UPDATE").encode()).fetchall() == [(3, 4)]
-        assert old.execute("SELECT schema FROM storekeeper").fetchall() == [(SCHEMA_NUMBER + 1,)]
+        assert old.execute("SELECT schema FROM storekeeper").fetchall() == [(NOW + 1,)]
     assert [row[1] for row in older.changes()] == [1, 2, 3, 2]
 
 
@@ -135,7 +142,7 @@ def test_an_upgrade_that_fails_changes_nothing(
     with psycopg.connect(older.url) as connection:
         assert connection.execute(
             "SELECT schema, to_regclass('second') FROM storekeeper"
-        ).fetchall() == [(SCHEMA_NUMBER, None)]
+        ).fetchall() == [(NOW, None)]
 
 
 def test_a_schema_from_before_the_first_release_or_a_newer_one_is_refused_in_one_line(
@@ -145,7 +152,7 @@ def test_a_schema_from_before_the_first_release_or_a_newer_one_is_refused_in_one
         f"--database: written before the first release (its schema is {SCHEMA_NUMBER - 1}): export"
     )
     make(database.url)
-    for number, message in ((SCHEMA_NUMBER - 1, older), (SCHEMA_NUMBER + 1, "newer Storekeeper")):
+    for number, message in ((SCHEMA_NUMBER - 1, older), (NOW + 1, "newer Storekeeper")):
         postgres().sql(f"UPDATE storekeeper SET schema = {number}", database.url.rpartition("/")[2])
         for command in (["serve", "--port", "0"], ["export"], ["import", "-"]):
             [line] = refused(
@@ -183,9 +190,7 @@ def test_ten_that_start_at_once_make_one_schema() -> None:
         with postgres().database() as url, ThreadPoolExecutor(10) as pool:
             list(pool.map(make, [url] * 10))
             with psycopg.connect(url) as connection:
-                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [
-                    (SCHEMA_NUMBER,)
-                ]
+                assert connection.execute("SELECT schema FROM storekeeper").fetchall() == [(NOW,)]
                 assert connection.execute("SELECT count, version FROM collection").fetchall() == [
                     (0, 0)
                 ]
@@ -263,7 +268,7 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
     server = postgres()
     server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
     if restored:
-        server.sql(schema.SCHEMA, "latin")
+        server.sql(f"{schema.SCHEMA} {' '.join(schema.MIGRATIONS)} {MIGRATED}", "latin")
         assert run_command("export", "--database", server.url("latin")).stdout == an_export()
     done = run_command("serve", "--port", "0", "--database", server.url("latin"))
     server.sql("DROP DATABASE latin WITH (FORCE)")

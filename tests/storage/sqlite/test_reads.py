@@ -12,6 +12,7 @@ from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.stores import Payload
 from storekeeper.storage.collection import Listing, Moment, Query
 from storekeeper.storage.sqlite import connections, reads
+from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 from storekeeper.storage.sqlite.snapshot import RENEW_EPOCH
 from tests.harness.client import load
 from tests.harness.databases import make_file
@@ -48,12 +49,10 @@ def restore(source: Path, target: Path) -> None:
 
 
 def replace(path: Path, name: str, id: int = 7) -> None:
-    change = (
-        "SELECT max(seq) + 1, ?, ?, NULL, max(at) + 1 + (? = 'Lost'), max(count), 0 FROM changes"
-    )
+    change = "SELECT max(seq) + 1, ?, ?, NULL, max(at) + 1 + (? = 'Lost'), max(count), 0, NULL FROM changes"
     latest = "(SELECT max(seq) FROM changes)"
     with closing(apsw.Connection(str(path))) as other, other:
-        other.execute(f"INSERT INTO changes {change}", (id, name, name))
+        other.execute(f"INSERT INTO {CHANGES_TABLE} {change}", (id, name, name))
         other.execute(f"UPDATE stores SET name = ?, version = {latest} WHERE id = ?", (name, id))
 
 

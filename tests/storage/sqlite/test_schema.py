@@ -31,7 +31,7 @@ from tests.harness.machine import mounted, without_rights
 from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import injected
 
-NOW = SCHEMA_NUMBER
+NOW = schema.current_number()
 """The number of today's schema."""
 
 Make = Callable[[Path], object]
@@ -85,7 +85,9 @@ def test_a_new_database_has_the_whole_schema_and_says_whose_it_is(tmp_path: Path
 def test_a_later_migration_upgrades_and_keeps_the_stores(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "ALTER TABLE second ADD COLUMN b TEXT;"))
+    monkeypatch.setattr(
+        schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "ALTER TABLE second ADD COLUMN b TEXT;")
+    )
     make_file(path)
     with connected(path) as connection:
         assert connection.pragma("user_version") == NOW + 2
@@ -97,7 +99,9 @@ def test_a_migration_that_fails_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = inside(path.parent)
-    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND, "CREATE TABLE stores (again);"))
+    monkeypatch.setattr(
+        schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "CREATE TABLE stores (again);")
+    )
     with pytest.raises(CannotStart):
         make_file(path)
     assert inside(path.parent) == before
@@ -106,7 +110,14 @@ def test_a_migration_that_fails_changes_nothing(
 def test_a_start_waits_for_one_that_upgrades_but_not_for_ever(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
+    monkeypatch.setattr(
+        schema,
+        "MIGRATIONS",
+        (
+            *schema.MIGRATIONS,
+            SECOND,
+        ),
+    )
     with connected(path) as other:
         other.execute("BEGIN IMMEDIATE")
         with monkeypatch.context() as patch:
@@ -228,9 +239,9 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
     with connected(path) as old:
         if what:
             old.execute(f"CREATE {what}")
-        insert = "INSERT INTO changes VALUES (6, 1, 'E', NULL, 60, 5, 0)"
+        insert = f"INSERT INTO {CHANGES_TABLE} VALUES (6, 1, 'E', NULL, 60, 5, 0, NULL)"
         old.execute(f"BEGIN IMMEDIATE; {insert}; ROLLBACK")
-        monkeypatch.setattr(schema, "MIGRATIONS", (UPGRADE,))
+        monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, UPGRADE))
         make_file(path)
         with pytest.raises(apsw.SQLError, match="it is a view"):
             old.execute(insert)
@@ -244,7 +255,14 @@ def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(
     with connected(path) as connection:
         connection.execute("CREATE TABLE second (ours TEXT)")
     before = inside(path.parent)
-    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
+    monkeypatch.setattr(
+        schema,
+        "MIGRATIONS",
+        (
+            *schema.MIGRATIONS,
+            SECOND,
+        ),
+    )
     with pytest.raises(
         CannotStart,
         match=r"stores.db: cannot be upgraded \(table second already exists\): it has a",
@@ -255,7 +273,14 @@ def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(
 
 def test_only_the_service_upgrades_a_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = inside(path.parent)
-    monkeypatch.setattr(schema, "MIGRATIONS", (SECOND,))
+    monkeypatch.setattr(
+        schema,
+        "MIGRATIONS",
+        (
+            *schema.MIGRATIONS,
+            SECOND,
+        ),
+    )
     for use in (read_tokens, renew_epoch, read_snapshot):
         with pytest.raises(
             CannotStart, match="written by an older Storekeeper: upgrade it first, by starting"
@@ -275,7 +300,7 @@ def test_a_file_that_another_start_upgrades_meanwhile_is_whole(
         def trace(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
             if "user_version" in statement:
                 monkeypatch.setattr(schema, "open_read_only", look)
-                monkeypatch.setattr(schema, "MIGRATIONS", (UPGRADE,))
+                monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, UPGRADE))
                 with closing(connections.connect(path)) as other:
                     schema.upgrade_schema(other)
             return True
@@ -369,8 +394,8 @@ REFUSED: dict[str, tuple[Make, str]] = {
     ),
     "killed while writing": (killed(ROLLED_BACK, "-journal"), "another program's database"),
     "never released": (
-        sql(f"PRAGMA user_version = {NOW - 1}", ours=True),
-        f"written before the first release (its schema is {NOW - 1}): export its stores with the",
+        sql(f"PRAGMA user_version = {SCHEMA_NUMBER - 1}", ours=True),
+        f"written before the first release (its schema is {SCHEMA_NUMBER - 1}): export its stores with the",
     ),
     "newer": (
         sql(f"PRAGMA user_version = {NOW + 1}", ours=True),

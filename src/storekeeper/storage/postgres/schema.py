@@ -1,10 +1,12 @@
 """The tables of the database, their migrations, and rows as parameters."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import psycopg
 
 from storekeeper.domain.errors import Missing, WrongDatabase
+from storekeeper.domain.search import FOLDING, MAX_SEARCHED_LENGTH, fold, folded
 from storekeeper.storage.postgres.connections import (
     Connection,
     collection_schema,
@@ -12,7 +14,15 @@ from storekeeper.storage.postgres.connections import (
     describe,
 )
 from storekeeper.storage.postgres.pipeline import array
-from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
+from storekeeper.storage.sql import (
+    SCHEMA_NUMBER,
+    TABLES,
+    TABLES_OF_9,
+    additions_of_10,
+    check_folding,
+    check_schema_number,
+    statements_of_tables,
+)
 
 NEW_EPOCH = """(SELECT string_agg(
         substr('abcdfghijklmnopqrstuvwxyze234567', 1 + floor(random() * value)::integer, 1), '')
@@ -20,8 +30,9 @@ NEW_EPOCH = """(SELECT string_agg(
 """The expression of a new epoch. Its first character is neither a digit nor an e, so that a version
 before it stays the same number."""
 
-COLLECTION_TABLE = "collection"
-"""The table whose one row all writers lock."""
+COLLECTION_TABLE = "collection_10"
+"""The table whose one row all writers lock: each schema has another name for it. The view
+`collection` is for those who read."""
 
 SCHEMA = f"""
     CREATE TABLE storekeeper (
@@ -34,7 +45,7 @@ SCHEMA = f"""
     CREATE INDEX stores_by_name ON stores (name, id);
     CREATE INDEX changes_by_store ON changes (store_id, seq);
     -- The one lock of all writers, and the numbers that it guards. A SEQUENCE would leave gaps.
-    CREATE TABLE {COLLECTION_TABLE} (
+    CREATE TABLE collection (
       one     integer PRIMARY KEY CHECK (one = 1),
       count   bigint NOT NULL,       -- of stores
       version bigint NOT NULL,       -- the greatest seq
@@ -42,14 +53,23 @@ SCHEMA = f"""
       epoch   text COLLATE "C" NOT NULL, -- changes if the numbers go back
       backed_up bigint               -- when the latest backup was made; null: never
     );
-    INSERT INTO {COLLECTION_TABLE} VALUES (1, 0, 0, 0, {NEW_EPOCH}, NULL);
+    INSERT INTO collection VALUES (1, 0, 0, 0, {NEW_EPOCH}, NULL);
     CREATE TABLE probe (             -- a probe of writes writes and deletes its row
       one    integer PRIMARY KEY DEFAULT 1 CHECK (one = 1),
       filler text NOT NULL
     );
 """
 
-MIGRATIONS: tuple[str, ...] = ()
+_TO_10 = f"""
+    ALTER TABLE collection RENAME TO collection_10;
+    ALTER TABLE collection_10 ADD COLUMN folding bigint NOT NULL DEFAULT 0;  -- the number of what folds the texts
+    {additions_of_10("bigint", 'text COLLATE "C"', "", "changes")}
+    CREATE INDEX stores_by_folded_name ON stores (folded_name, id);
+    CREATE VIEW collection AS SELECT one, count, version, at, epoch, backed_up FROM collection_10
+      GROUP BY one, count, version, at, epoch, backed_up;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TO_10,)
 """The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
 
 A released one is never edited. Each renames COLLECTION_TABLE, so that instances of older versions
@@ -72,7 +92,9 @@ _TABLES = """SELECT relname FROM pg_catalog.pg_class
     SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"""
 # A rule can keep rows from being written without an error, and every view has a rule.
 _NAMES = ("storekeeper", *TABLES, "probe", COLLECTION_TABLE)
-_FOREIGN = f"""{_TABLES} AND relname IN ({", ".join(f"'{name}'" for name in _NAMES)})
+_NAMES_BEFORE = ("storekeeper", *TABLES_OF_9, "probe")
+"""The tables that have to exist, and those that had to in any earlier schema."""
+_FOREIGN = f"""{_TABLES} AND relname = ANY (%s)
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
 # One statement reads one moment, even while others write.
@@ -86,6 +108,11 @@ RIGHTS = "to create them needs CREATE on the schema"
 """What a user needs in addition to its own tables."""
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
+_FOLDING = f"SELECT folding FROM {COLLECTION_TABLE} WHERE one = 1"
+_SET_FOLDING = f"UPDATE {COLLECTION_TABLE} SET folding = {FOLDING} WHERE one = 1"
+_UNFOLDED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}) FROM stores WHERE id > $1::int8
+  ORDER BY id LIMIT 10000"""
+
 
 def as_table(columns: Mapping[str, type]) -> str:
     """Return the FROM item `new` for what `as_arrays` returns of rows of these columns."""
@@ -98,6 +125,11 @@ def as_table(columns: Mapping[str, type]) -> str:
 def as_arrays(rows: Iterable[tuple[str | int | None, ...]]) -> tuple[str, ...]:
     """Return rows as one parameter for each column."""
     return tuple([array(column) for column in zip(*rows, strict=True)])
+
+
+_REFOLD = f"""UPDATE stores SET folded = new.folded, folded_name = new.folded_name
+  FROM {as_table({"id": int, "folded": str, "folded_name": str})} WHERE stores.id = new.id
+  AND (stores.folded, stores.folded_name) IS DISTINCT FROM (new.folded, new.folded_name)"""
 
 
 def current_number() -> int:
@@ -127,8 +159,12 @@ def prepare(url: str, *, upgrade: bool = True) -> str:
             raise Missing(describe(url))
         if number < current_number():
             _migrate(connection, url)
+        is_folded = folding(connection) == FOLDING
         check_rows(connection)
-        return collection_schema(connection)
+        found = collection_schema(connection)
+    if not is_folded:
+        _fold_again(url)
+    return found
 
 
 def create_tables(connection: Connection) -> bool:
@@ -141,6 +177,7 @@ def create_tables(connection: Connection) -> bool:
         return False
     connection.execute(SCHEMA.encode())
     _apply_migrations(connection, SCHEMA_NUMBER)
+    connection.execute(_SET_FOLDING.encode())
     return True
 
 
@@ -196,22 +233,58 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
             "its table storekeeper is not the one we made: restore it, or name another database"
         ) from None
     check_schema_number(number, current_number(), "--database", upgrade=upgrade)
-    _check_tables(connection)
+    is_current = number == current_number()
+    _check_tables(connection, _NAMES if is_current else _NAMES_BEFORE)
+    if is_current:
+        check_folding(folding(connection), "--database", upgrade=upgrade)
     return number
 
 
-def _check_tables(connection: Connection) -> None:
-    """Raise CannotStart unless all tables are there, and perhaps more."""
-    # After the number: another instance may migrate meanwhile.
+def folding(connection: Connection) -> int:
+    """Return the number of what folded the texts of the stores."""
+    ((number,),) = connection.execute(_FOLDING).fetchall() or [(FOLDING,)]
+    return int(number)
+
+
+def _fold_again(url: str) -> None:
+    """Fold the texts of all stores as this program does it.
+
+    It is many transactions, so that nobody waits for it; only this program and later ones write
+    meanwhile, and they fold what they write.
+    """
+    last: int | None = 0
+    while last is not None:
+        with connected(url) as connection:
+            connection.execute(_LOCK_TIMEOUT)
+            connection.execute(LOCK.encode())
+            last = _fold_some(psycopg.RawCursor(connection), last)
+
+
+def _fold_some(cursor: psycopg.RawCursor[tuple[Any, ...]], after: int) -> int | None:
+    """Fold the texts of the next stores; return the last id, None if there were none."""
+    stores = cursor.execute(_UNFOLDED.encode(), (after,)).fetchall()
+    if not stores:
+        cursor.execute(_SET_FOLDING.encode())
+        return None
+    rows = [(id, folded(name, address), fold(name)) for id, name, address in stores]
+    cursor.execute(_REFOLD.encode(), as_arrays(rows))
+    return int(stores[-1][0])
+
+
+def _check_tables(connection: Connection, names: Sequence[str]) -> None:
+    """Raise CannotStart unless there are all tables of these names, or more."""
+    # Asked after the number: another instance may migrate meanwhile.
     tables = {name for (name,) in connection.execute(_TABLES)}
-    if missing := ", ".join(sorted(set(_NAMES) - tables)):
+    if missing := ", ".join(sorted(set(names) - tables)):
         raise WrongDatabase(f"not complete, it lacks the table {missing}: restore it")
-    if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN)):
+    if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN, (list(names),))):
         raise WrongDatabase(
             f"{foreign} is not an ordinary table that survives a crash, but a view, UNLOGGED, or has"
             " rules"
         )
-    if connection.execute("SELECT count(*) FROM collection").fetchone() != (1,):
+    # The view makes one row of several equal ones.
+    numbers = COLLECTION_TABLE if COLLECTION_TABLE in names else "collection"
+    if connection.execute(f"SELECT count(*) FROM {numbers}".encode()).fetchone() != (1,):
         raise WrongDatabase(
             "not complete, the table collection does not have its one row: restore it"
         )

@@ -37,6 +37,7 @@ class PostgresSession:
     """A `intake.Session` in one transaction, on a connection of its own."""
 
     changes_table = "changes"
+    collection_table = COLLECTION_TABLE
     set_numbers = _SET_NUMBERS
 
     def __init__(self, connection: Connection, lock_timeout: float) -> None:

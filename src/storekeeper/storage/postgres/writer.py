@@ -24,7 +24,7 @@ from storekeeper.domain.commands import (
     Remembered,
 )
 from storekeeper.domain.errors import NO_RESPONSE, NO_STANDBY, Outcome, Unavailable
-from storekeeper.domain.search import folded
+from storekeeper.domain.search import fold, folded
 from storekeeper.domain.stores import MAX_INTEGER, Payload, Store
 from storekeeper.domain.tokens import USED_INTERVAL
 from storekeeper.log.events import Event, emit
@@ -201,6 +201,7 @@ class PostgresWriter:
                 arrays = as_arrays(latest.values())
             of_stores = [arrays[place] for place in _STORE]
             of_stores.append(array([folded(change[2], change[3]) for change in latest.values()]))
+            of_stores.append(array([fold(change[2]) for change in latest.values()]))
             statements.append((name, of_stores))
         if batch.changes:
             statements.append((b"change", changes))

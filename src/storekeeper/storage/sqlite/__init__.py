@@ -237,6 +237,7 @@ class SqliteDatabase:
         self.session = partial(open_command_session, path)
         self.new_session = partial(open_new_session, path)
         self.snapshot = partial(snapshot.snapshot, path)
+        self.upgraded = partial(snapshot.upgraded, path)
         self.target = partial(snapshot.target, path)
         self.held = partial(replacement.held, path)
 

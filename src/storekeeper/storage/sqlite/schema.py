@@ -17,8 +17,16 @@ from storekeeper.domain.errors import (
     Missing,
     Outcome,
 )
-from storekeeper.storage.sql import SCHEMA_NUMBER, TABLES, check_schema_number, statements_of_tables
-from storekeeper.storage.sqlite import errors, place
+from storekeeper.storage.sql import (
+    SCHEMA_NUMBER,
+    TABLES,
+    TABLES_OF_9,
+    additions_of_10,
+    check_folding,
+    check_schema_number,
+    statements_of_tables,
+)
+from storekeeper.storage.sqlite import errors, folding, place
 from storekeeper.storage.sqlite.connections import (
     START_TIMEOUT,
     connect,
@@ -36,8 +44,9 @@ NEW_EPOCH = """(SELECT group_concat(
 """Selects eight random characters. The first is neither a digit nor an e, so that a version before
 it stays the same number."""
 
-CHANGES_TABLE = "changes"
-"""The table of changes, which every writer writes to."""
+CHANGES_TABLE = "changes_10"
+"""The table of changes, which every writer writes to: each schema has another name for it. The
+view `changes` is for those who read."""
 
 SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT ROWID")}
     CREATE INDEX stores_by_name ON stores (name);  -- and, as in every index, by the primary key
@@ -54,15 +63,24 @@ SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT
     ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = ()
+_TO_10 = f"""
+    ALTER TABLE changes RENAME TO changes_10;
+    {additions_of_10("INTEGER", "TEXT", "STRICT", "changes_10")}
+    CREATE INDEX stores_by_folded_name ON stores (folded_name);
+    ALTER TABLE collection ADD COLUMN folding INTEGER NOT NULL DEFAULT 0; -- the number of what folds the texts
+    CREATE VIEW changes AS SELECT seq, store_id, name, address, at, count, token_number, user_name FROM changes_10;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TO_10,)
 """The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
 
 A released one is never edited. Each renames CHANGES_TABLE, so that processes of older versions
 cannot write, and leaves a view of the old name, so that they can read.
 """
 
-_COMPLETE = {*TABLES, "collection", "probe"}
-"""The tables and views that must exist."""
+_COMPLETE = {*TABLES, CHANGES_TABLE, "collection", "probe"}
+_COMPLETE_BEFORE = {*TABLES_OF_9, "collection", "probe"}
+"""The tables and views that have to exist, and those that had to in any earlier schema."""
 
 _EMPTY = (
     "empty, so not a database: restore it from a backup (storekeeper restore), or delete it and"
@@ -186,8 +204,8 @@ def open_source(path: Path) -> apsw.Connection:
         refuse_orphaned_log(path)
         if is_missing(path):
             raise Missing(str(path))
-        _refuse_foreign(path, _open_unwritable(path), upgrade=False)
-        return _open_unwritable(path)
+        _refuse_foreign(path, open_unwritable(path), upgrade=False)
+        return open_unwritable(path)
 
 
 def files(path: Path) -> tuple[Path, ...]:
@@ -218,9 +236,10 @@ def refuse_orphaned_log(path: Path) -> None:
         raise CannotStart(_EMPTY, subject=str(path))
 
 
-def _open_unwritable(path: Path) -> apsw.Connection:
-    # If nothing can be written, SQLite reads a log only if its index exists too, and rolls back no
-    # journal.
+def open_unwritable(path: Path) -> apsw.Connection:
+    """Open a file to read it, where perhaps nothing can be written. Raises CannotStart."""
+    # Where nothing can be written, SQLite reads a log only if its index exists too, and rolls no
+    # journal back.
     _, wal, _, journal = files(path)
     logs = [log for log in (wal, journal) if _size(log)]
     if logs or wal.exists():
@@ -248,12 +267,18 @@ def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -
         version: int = connection.pragma("user_version")
         pages = connection.pragma("page_count")
         page_size = connection.pragma("page_size")
+        is_ours = owner == APPLICATION_ID and ("collection",) in tables
+        is_current = is_ours and version == current_number()
+        folded_by = connection.execute(folding.NUMBER).get if is_current else None
     if owner != APPLICATION_ID and (tables or owner or version):
         raise CannotStart("another program's database: name another file", subject=str(path))
     if not version:
         raise CannotStart(_EMPTY, subject=str(path))
     check_schema_number(version, current_number(), str(path), upgrade=upgrade)
-    if not tables.issuperset((name,) for name in _COMPLETE):
+    if folded_by is not None:
+        check_folding(folded_by, str(path), upgrade=upgrade)
+    complete = _COMPLETE if version == current_number() else _COMPLETE_BEFORE
+    if not tables.issuperset((name,) for name in complete):
         raise Damaged("damaged (a table is missing): restore it from a backup", subject=str(path))
     if has_no_log and path.stat().st_size < pages * page_size:
         raise Damaged("damaged (its end is missing): restore it from a backup", subject=str(path))
@@ -283,13 +308,14 @@ def create_tables(connection: apsw.Connection) -> None:
     with transaction(connection, "IMMEDIATE"):
         connection.execute(SCHEMA)
         _apply_migrations(connection, SCHEMA_NUMBER)
+        folding.fold_again(connection)
 
 
 def upgrade_schema(connection: apsw.Connection) -> None:
     """Apply the migrations that a database has not had yet. Raises CannotStart if it has no
     tables."""
-    # Without the lock, which an import may hold for long.
-    if connection.pragma("user_version") == current_number():
+    # Checked without the lock, which an import may hold for long.
+    if connection.pragma("user_version") == current_number() and folding.is_folded(connection):
         return
     # Otherwise SQLite would not rename a table that has a view of another user.
     connection.pragma("legacy_alter_table", True)
@@ -298,6 +324,7 @@ def upgrade_schema(connection: apsw.Connection) -> None:
         if not number:  # not the file that was checked before
             raise CannotStart(_EMPTY, subject=str(connection.filename))
         _apply_migrations(connection, number)
+        folding.fold_again(connection)
 
 
 def _apply_migrations(connection: apsw.Connection, number: int) -> None:

@@ -69,6 +69,7 @@ class SqliteSession:
     """A `intake.Session` on a connection of its own."""
 
     changes_table = CHANGES_TABLE
+    collection_table = "collection"
     set_numbers = ""
 
     def __init__(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import apsw
 
@@ -12,7 +13,7 @@ from storekeeper.domain.errors import CannotStart, Outcome, Taken, Unavailable
 from storekeeper.storage import atomicfile
 from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot, State
 from storekeeper.storage.copying import VerificationFailed
-from storekeeper.storage.sql import ROW_ORDER, TABLES
+from storekeeper.storage.sql import ROW_ORDER, SCHEMA_NUMBER, TABLES
 from storekeeper.storage.sqlite import connections, errors, schema
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE, NEW_EPOCH
@@ -149,6 +150,41 @@ def target(path: Path, *, before_commit: Callable[[], None] = lambda: None) -> I
         raise Unavailable(str(reason), subject=str(path)) from None
     except OSError as error:
         raise CannotStart(f"cannot be written: {error.strerror}", subject=str(path)) from None
+
+
+@contextmanager
+def upgraded(path: Path) -> Iterator[Path]:
+    """Yield the path of a database, or, if that is of an older schema, of a copy that is upgraded.
+    Raises CannotStart."""
+    path = Path(os.path.realpath(path))
+    if not _is_older(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="storekeeper-") as folder:
+        new = Path(folder, path.name)
+        with schema.raising_cannot_start(path, "reading"):
+            _copy_pages(path, new)
+        schema.prepare(new)
+        yield new
+
+
+def _is_older(path: Path) -> bool:
+    try:
+        schema.refuse_orphaned_log(path)
+        with closing(schema.open_unwritable(path)) as connection:
+            number: int = connection.pragma("user_version")
+    except (apsw.Error, CannotStart):  # whoever reads more of it says why
+        return False
+    return SCHEMA_NUMBER <= number < schema.current_number()
+
+
+def _copy_pages(path: Path, new: Path) -> None:
+    with (
+        closing(schema.open_unwritable(path)) as source,
+        closing(apsw.Connection(str(new))) as copy,
+        copy.backup("main", source, "main") as pages,
+    ):
+        pages.step()
 
 
 def create(path: Path, fill: Callable[[CopyTarget], None]) -> None:

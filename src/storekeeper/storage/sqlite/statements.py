@@ -37,14 +37,15 @@ def _rows(columns: Iterable[str]) -> str:
 
 # The changes have just been written, so their pages are in memory. `LIMIT` keeps SQLite from reading
 # all stores to find them.
-_CHANGED = (
-    f"FROM ({_rows(('seq', 'folded'))}) AS new CROSS JOIN {CHANGES_TABLE} AS change USING (seq)"
-)
+_NEW = _rows(("seq", "folded", "folded_name"))
+_CHANGED = f"FROM ({_NEW}) AS new CROSS JOIN {CHANGES_TABLE} AS change USING (seq)"
 _VALUES = ", ".join(OF_CHANGE[name] for name in STORES)
-INSERT = f"INSERT INTO stores ({', '.join(STORES)}, folded) SELECT {_VALUES}, folded {_CHANGED}"
-"""Makes stores of changes, given by their versions, each with its search text."""
+INSERT = f"""INSERT INTO stores ({", ".join(STORES)}, folded, folded_name)
+  SELECT {_VALUES}, folded, folded_name {_CHANGED}"""
+"""Makes stores of changes, given by their versions, each with its folded texts."""
 _SET = ", ".join(f"{name} = change.{OF_CHANGE[name]}" for name in STORES if name != "id")
-UPDATE = f"""UPDATE stores SET {_SET}, folded = change.folded
+UPDATE = f"""UPDATE stores SET {_SET},
+    folded = change.folded, folded_name = change.folded_name
   FROM (SELECT * {_CHANGED} LIMIT -1) AS change WHERE stores.id = change.store_id"""
 ADD_CHANGES = f"INSERT INTO {CHANGES_TABLE} ({', '.join(CHANGES)}) {_rows(CHANGES)}"
 _IS_EQUAL = " AND ".join(f"stores.{name} IS new.{name}" for name in CONTENT)

@@ -32,7 +32,7 @@ from storekeeper.domain.commands import (
     apply,
 )
 from storekeeper.domain.errors import DISK_STALLED, Outcome, Unavailable
-from storekeeper.domain.search import folded
+from storekeeper.domain.search import fold, folded
 from storekeeper.domain.stores import Payload
 from storekeeper.log.events import Event, emit
 from storekeeper.storage import clock
@@ -242,9 +242,10 @@ class SqliteWriter:
 
 
 def _search_texts(changes: Mapping[int, ChangeRow]) -> str:
-    """Return the number of each change, and the search text that its store gets."""
+    """Return the number of each change, and the search text and the folded name that its store
+    gets."""
     rows = []
     for change in changes.values():
         seq, _, name, address, *_ = change
-        rows.append((seq, folded(name, address)))
+        rows.append((seq, folded(name, address), fold(name)))
     return statements.as_json(rows)
