@@ -132,7 +132,7 @@ def metrics() -> Iterator[str]:
             series = f"storekeeper_{name}"
             if family.kind == "counter":
                 series += "_total"
-            labels = ", ".join(code(label) for label in family.labels if label != "le")
+            labels = ", ".join(code(label) for label in family.labels)
             yield row(code(series), family.kind, labels, family.help)
     yield f"\nHistograms have buckets up to {', '.join(map(str, BOUNDS))} seconds, and above."
     for name, label in (("writes", "result"), ("refused", "reason")):

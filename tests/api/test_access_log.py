@@ -51,7 +51,7 @@ async def test_each_response_is_one_line(tmp_path: Path, lines: list[bytes]) -> 
     sent = f"Authorization: Bearer {token}"
     async with inside(tmp_path, access_log="all", log_format="json", auth="writes") as service:
         get = request("GET", "/api/stores/1")
-        await respond(service, create("First", sent), get, get, get, request("PATCH", "/nowhere"))
+        await respond(service, create("First", sent), get, get, get, request("DELETE", "/nowhere"))
         await respond(service, request("GET", "/api/stores", None, "x-request-id: r-1"))
     store = {"route": "/api/stores/{id}", "method": "GET", "status": 200}
     assert responses(lines) == [

@@ -339,7 +339,7 @@ async def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
         assert logged == [line]
         now += 60
         await exchange(service, sent("GET", "/api/stores", tokens["malformed"]))
-        assert logged[1].endswith('reason="it is no token of Storekeeper" suppressed=4')
+        assert logged[1].endswith('reason="it is not a Storekeeper token" suppressed=4')
 
 
 async def test_the_use_of_a_token_is_written_once_an_hour_and_by_no_request(

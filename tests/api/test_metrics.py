@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from storekeeper.api import exposition, token_table
-from storekeeper.api.metrics import BOUNDS, CELLS, FAMILIES, OTHER, STATUSES, Metrics, Slots
+from storekeeper.api.metrics import BOUNDS, CELLS, ENDS, FAMILIES, OTHER, STATUSES, Metrics, Slots
 from storekeeper.api.routes import exports, scrapes
 from storekeeper.api.routing import ROUTES
 from storekeeper.concurrency import threads
@@ -186,10 +186,9 @@ def test_a_duration_is_in_the_bucket_that_ends_with_it() -> None:
     metrics = Metrics(slots)
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, 5.0, 5.01, 3600.0):
         metrics.observe(Served("test", "GET", 200, 10, seconds, 0, None, b""))
-    counts = [
-        slots.of(0)[CELLS["http_request_duration_seconds", "/test", le]]
-        for le in ("0.0005", "0.001", "5.0", "+Inf")
-    ]
+    first = CELLS["http_request_duration_seconds", "/test"]
+    places = [ENDS.index(end) for end in ("0.0005", "0.001", "5.0", "+Inf")]
+    counts = [slots.of(0)[first + place] for place in places]
     assert counts == [2, 1, 1, 2]
 
 

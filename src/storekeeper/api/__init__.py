@@ -1,1 +1,1 @@
-"""The Store Resource API over HTTP: the contract (`resource`) and its two adapters."""
+"""The Store Resource API over HTTP: its routes, and its two adapters."""

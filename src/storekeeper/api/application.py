@@ -29,8 +29,8 @@ _NO_ROUTE = Route("", "", (), is_open=True)
 
 
 class Application:
-    """Responds to requests. A route without a planner is no route; `generic` explains no invalid
-    input."""
+    """Responds to requests. A route without a planner does not exist; with `generic`, a 400 does not
+    say what was wrong."""
 
     def __init__(
         self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False
@@ -81,8 +81,8 @@ class Application:
             return self._to_response(bug)
 
     def early_refusal(self, request: Request) -> Response | None:
-        """Plan a request whose body is not read yet; return its refusal if the head alone
-        decides, or None.
+        """Plan a request whose body is not read yet; return its refusal if the head
+        decides that, or None.
 
         It may have an `upload` afterwards, for its body.
         """
@@ -122,13 +122,13 @@ def make_application(
     is_draining: Callable[[], bool] = lambda: False,
 ) -> Application:
     """Return the application on a collection, with a planner for each route. Without `tokens`,
-    nobody needs one.
+    no client needs one.
 
     At most `max_listeners` clients listen to changes. While `is_draining()`, the service is not
     ready.
     """
     mode = settings.auth or "open"
-    # What nobody can read without a token, no rebound page can.
+    # If all reads need a token, a rebound page cannot read.
     hosts = settings.allowed_host if is_loopback(settings.host) and mode != "all" else None
     gate = Gate(WebPages(settings.cors_origin, hosts), mode, tokens)
     feed = Feed(collection, max_listeners=max_listeners)
@@ -145,7 +145,7 @@ def make_application(
         **Me(gate).planners,
         **operations.planners(
             collection,
-            gate.unknown,
+            gate.why_unavailable,
             metrics,
             is_draining,
             ready_needs_writes=settings.ready_needs_writes,

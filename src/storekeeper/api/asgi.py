@@ -42,9 +42,9 @@ class AsgiApplication:
             response = await self._respond(request, receive)
             if response is not None:
                 fields = parse_fields(framed_headers(response) + self._application.fields(headers))
-                await _send(
-                    response, fields + [(b"x-request-id", id)] * bool(id), request, receive, counted
-                )
+                if id:
+                    fields.append((b"x-request-id", id))
+                await _send(response, fields, request, receive, counted)
         finally:
             if request.upload is not None:
                 request.upload.release()
@@ -63,7 +63,7 @@ class AsgiApplication:
         if not isinstance(body, bytes):
             return body
         request.body = body
-        # Admitted again: the token may have ended while the body was on its way.
+        # Admitted again: the token may have ended while the body arrived.
         response = self._application.respond(request)
         if isinstance(response, Deferred):
             await asyncio.wait([response.future])
@@ -83,7 +83,7 @@ def _target(scope: Any) -> bytes:
 
 
 async def _body(request: Request, receive: Any, limit: int) -> bytes | Response | None:
-    """Return the body; the refusal if it is over the limit, without reading on; None if the
+    """Return the body; the refusal if it is over the limit, without reading the rest; None if the
     client went away."""
     if request.method in ("GET", "HEAD"):
         return b""
@@ -118,7 +118,7 @@ async def _send(
                         if gone.done():  # `send` would drop the rest of the list in silence
                             return
                         await send({"type": "http.response.body", "body": part, "more_body": True})
-            finally:  # after an exception the server breaks the connection, as what was sent is not the whole
+            finally:  # after an exception, the server breaks the connection: the response is cut
                 gone.cancel()
         body = b"" if request.method == "HEAD" else response.body
         await send({"type": "http.response.body", "body": body})
@@ -127,7 +127,7 @@ async def _send(
 
 
 async def _disconnected(receive: Any, stop: Callable[[], None]) -> None:
-    """Return when the client is gone, and have its stream end."""
+    """Return when the client is gone, and end its stream."""
     while (await receive())["type"] != "http.disconnect":
         pass
     stop()

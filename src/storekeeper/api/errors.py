@@ -34,10 +34,10 @@ class InvalidJson(StorekeeperError):
 
 
 def to_response(error: BaseException, *, generic: bool = False) -> Response:
-    """Return the response to an error; what is none of the domain's is a bug. `generic` explains
-    no invalid input."""
+    """Return the response to an error; one that is not the domain's is a bug. With `generic`, a 400
+    does not say what was wrong."""
     match error:
-        case InvalidJson():  # no violation of a field, so generic mode names it too (decision 12)
+        case InvalidJson():  # not about a field, so generic mode names it too (decision 12)
             return error_response(400, str(error))
         case InvalidInput():
             if generic:
@@ -55,7 +55,7 @@ def to_response(error: BaseException, *, generic: bool = False) -> Response:
             return error_response(410, str(error), cursor=error.cursor)
         case Unavailable():
             return unavailable(str(error), error.outcome)
-        case MemoryError():  # as under ulimit -v; a write may have been handed over
+        case MemoryError():  # as under ulimit -v; a write may be under way
             emit(Event.SERVER, message=_NO_MEMORY)
             return unavailable(_NO_MEMORY, "unknown")
     emit(Event.BUG, error=error)
@@ -67,8 +67,8 @@ NOT_FOUND = error_response(404, "Not Found")
 
 
 def not_allowed(method: str, allowed: Iterable[str]) -> Response:
-    """Return the response to a method that a path does not have; OPTIONS asks for just that
-    (decision 16)."""
+    """Return the response to a method that a path does not have, and to OPTIONS, which asks for the
+    methods (decision 16)."""
     allow = f"allow: {', '.join(allowed)}\r\n".encode()
     if method == "OPTIONS":
         return Response(b"", NO_CACHE + allow, 204)

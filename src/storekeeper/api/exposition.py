@@ -1,4 +1,4 @@
-"""The text of /metrics, as prometheus-client writes it. Imported when it is asked for: it takes
+"""The text of /metrics, as prometheus-client writes it. Import it only for a request: that takes
 0.1 s."""
 
 import platform
@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 
 from storekeeper import __version__
-from storekeeper.api.metrics import CELLS, FAMILIES, Slots
+from storekeeper.api.metrics import CELLS, ENDS, FAMILIES, Slots
 
 
 class _Collector(NamedTuple):
@@ -32,45 +32,48 @@ class _Collector(NamedTuple):
         info = Metric("storekeeper_build_info", "Always 1.", "gauge")
         labels = {"version": __version__, "python": platform.python_version()}
         info.add_sample(info.name, labels, 1)
-        yield from (info, *self._processes())
+        yield info
+        yield from self._processes()
 
     def _processes(self) -> Iterable[Metric]:
-        """Return what the system says of each worker, by its number; on Linux alone."""
+        """Return what the system says about each worker, by its number; only on Linux."""
         families: dict[str, Metric] = {}
         for number, cells in enumerate(self.slots):
             if pid := int(cells[CELLS["pid",]]):
                 for found in ProcessCollector(pid=partial(int, pid), registry=None).collect():
-                    samples = [
-                        sample._replace(labels={"worker": str(number)}) for sample in found.samples
-                    ]
+                    labels = {"worker": str(number)}
+                    samples = [sample._replace(labels=labels) for sample in found.samples]
                     found.samples = []
                     families.setdefault(found.name, found).samples += samples
         return families.values()
 
 
 def encode(slots: Slots, asked: Mapping[str, float | None]) -> bytes:
-    """Return the text; `asked` has the values of families that are asked for."""
+    """Return the text; `asked` has the values of the families that the service asks for."""
     cells = [slots.of(number).tolist() for number in range(slots.workers + 1)]
     return generate_latest(_Collector(cells, asked))
 
 
 def _add_samples(metric: Metric, name: str, totals: list[float]) -> None:
-    suffix, count = "_total" * (metric.type == "counter"), 0.0
-    for values in product(*FAMILIES[name].labels.values()):
-        labels, value = (
-            dict(zip(FAMILIES[name].labels, values, strict=True)),
-            totals[CELLS[name, *values]],
-        )
-        if FAMILIES[name].is_flag:
+    family = FAMILIES[name]
+    for values in product(*family.labels.values()):
+        labels = dict(zip(family.labels, values, strict=True))
+        cell = CELLS[name, *values]
+        if family.kind == "histogram":
+            _add_histogram(metric, labels, totals[cell : cell + len(ENDS) + 1])
+            continue
+        value = totals[cell]
+        if family.is_flag:
             value = min(value, 1.0)
-        if metric.type != "histogram":
-            if value or name != "http_requests":  # most of them never occur
-                metric.add_sample(metric.name + suffix, labels, value)
-        elif labels["le"] == "sum":
-            del labels["le"]
-            metric.add_sample(f"{metric.name}_count", labels, count)
-            metric.add_sample(f"{metric.name}_sum", labels, value)
-            count = 0.0
-        else:
-            count += value
-            metric.add_sample(f"{metric.name}_bucket", labels, count)
+        if value or name != "http_requests":  # most of them never occur
+            suffix = "_total" if family.kind == "counter" else ""
+            metric.add_sample(metric.name + suffix, labels, value)
+
+
+def _add_histogram(metric: Metric, labels: dict[str, str], cells: list[float]) -> None:
+    count = 0.0
+    for end, value in zip(ENDS, cells, strict=False):
+        count += value
+        metric.add_sample(f"{metric.name}_bucket", labels | {"le": end}, count)
+    metric.add_sample(f"{metric.name}_count", labels, count)
+    metric.add_sample(f"{metric.name}_sum", labels, cells[-1])

@@ -1,8 +1,8 @@
 """The gate decides which requests are admitted, to every route.
 
-What the head and the settings alone decide is part of the plan, which is remembered with its
-head. What also depends on the time and on the present tokens is decided anew for each request,
-by `RequestPlan.admit`.
+Decisions that depend only on the head and the settings are part of the plan, which is remembered
+with its head. Decisions that also depend on the time and on the present tokens are made again for
+each request, by `RequestPlan.admit`.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ _NEED_TOKENS: dict[Mode, tuple[Scope, ...]] = {
 
 
 class Gate:
-    """Admits requests by the settings. Without `tokens`, nobody needs a token."""
+    """Admits requests by the settings. Without `tokens`, no client needs a token."""
 
     def __init__(
         self, pages: WebPages, mode: Mode = "open", tokens: TokenTable | None = None
@@ -38,7 +38,7 @@ class Gate:
         self._need_tokens = _NEED_TOKENS[mode]
 
     def guard(self, plan: RequestPlan, method: str, headers: Fields) -> RequestPlan:
-        """Return a plan with what the gate decides: a refusal, or a claim that has to be good at
+        """Return a plan with what the gate decides: a refusal, or a claim that must hold at
         each request."""
         fields = self._pages.fields(headers)
         credentials = (
@@ -51,10 +51,12 @@ class Gate:
             plan, fields=fields, claim=claim, cacheable=method == "GET" and not credentials
         )
 
-    def unknown(self, scope: Scope) -> str:
+    def why_unavailable(self, scope: Scope) -> str:
         """Return why no request of this scope can be admitted now, "" if some can: the tokens
         are not known."""
-        return self._tokens.unknown if self._tokens and scope in self._need_tokens else ""
+        if self._tokens is None or scope not in self._need_tokens:
+            return ""
+        return self._tokens.why_unavailable()
 
     def identity(self, token_number: int) -> tuple[str | None, Scope]:
         """Return the name and the scope of a token; without one (0), None and what anybody may
@@ -64,8 +66,8 @@ class Gate:
         return None, "read" if "write" in self._need_tokens else "write"
 
     def _claim(self, scope: Scope | None, credentials: list[bytes]) -> Claim | Response | None:
-        """Return the claim of a head that has a Bearer token; else None, or the refusal if it
-        needs a token."""
+        """Return the claim of a head that has a Bearer token. Otherwise return None, or the refusal
+        if it needs a token."""
         tokens = self._tokens
         if tokens is None or scope is None:
             return None
@@ -76,16 +78,18 @@ class Gate:
             return partial(tokens.admit, claimed, scope)
         if scope not in self._need_tokens:
             return None
-        return challenge(
-            401, "Writing needs a token" if scope == "write" else "Reading needs a token"
-        )
+        if scope == "write":
+            return challenge(401, "Writing needs a token")
+        return challenge(401, "Reading needs a token")
 
 
 def _claimed(credentials: bytes) -> str | None:
-    """Return the hash of the token that a client sent, "" if it has not the form of one, None if
-    it sent none."""
+    """Return the hash of the token that a client sent, "" if it cannot be a token, None if the
+    client sent none."""
     scheme, _, text = credentials.partition(b" ")
     if scheme.lower() != b"bearer":
         return None
     token = text.strip(b" ")
-    return hashed(token) if is_well_formed(token) else ""
+    if not is_well_formed(token):
+        return ""
+    return hashed(token)

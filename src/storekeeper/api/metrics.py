@@ -1,6 +1,6 @@
 """What the processes of a service count.
 
-Each process counts in the slot of its number, and the one after it goes on there, so that no
+Each process counts in the slot of its number, and its successor continues there, so that no
 total falls. All slots are one block of shared memory. Label sets are closed: no client can make
 a series.
 """
@@ -70,7 +70,9 @@ REFUSALS = (
 _PATHS = {route.name: route.path for route in ROUTES}
 _ROUTES = (*_PATHS.values(), OTHER)
 _METHODS = (*METHODS, "OPTIONS", OTHER)
-_PARTS = (*map(str, BOUNDS), "+Inf", "sum")
+
+ENDS = (*map(str, BOUNDS), "+Inf")
+"""The ends of the buckets of a histogram. Their cells follow one another; one more has the sum."""
 
 
 class Family(NamedTuple):
@@ -82,7 +84,7 @@ class Family(NamedTuple):
     labels: Mapping[str, Sequence[str]] = {}
     asked: bool = False
     is_flag: bool = False
-    """It is 1 if it is so in any process."""
+    """Whether it is 1 or 0: 1 if it is 1 in any process."""
 
 
 _RESPONSES = {"route": _ROUTES, "method": _METHODS, "status": (*map(str, STATUSES), OTHER)}
@@ -102,14 +104,12 @@ FAMILIES = {
         "counter", "Responses; status 0: the client left before it began.", _RESPONSES
     ),
     "http_request_duration_seconds": Family(
-        "histogram", "Until a response ended.", {"route": _ROUTES, "le": _PARTS}
+        "histogram", "Until a response ended.", {"route": _ROUTES}
     ),
     "writes": Family(
         "counter", "Creates and replaces.", {"result": (*_RESULTS.values(), "failed")}
     ),
-    "commit_duration_seconds": Family(
-        "histogram", "Transactions of writes, with their waits.", {"le": _PARTS}
-    ),
+    "commit_duration_seconds": Family("histogram", "Transactions of writes, with their waits."),
     "refused": Family("counter", "What a limit refused or closed.", {"reason": _LIMITS}),
     "wrong_clock_commits": Family(
         "counter", "Transactions whose changes are dated by a clock that was wrong by over a day."
@@ -148,14 +148,21 @@ FAMILIES = {
         "gauge", "When the next token expires; absent while none will.", asked=True
     ),
 }
-_KEYS = [
-    (name, *labels)
-    for name, family in FAMILIES.items()
-    for labels in product(*family.labels.values())
-]
-CELLS = {key: place for place, key in enumerate(_KEYS)}
-"""The place in a slot of each series, by its name and its labels; the parts of a histogram
-follow one another."""
+
+
+def _lay_out() -> tuple[dict[tuple[str, ...], int], int]:
+    """Return the cell of each series, the first one of a histogram, and how many there are."""
+    cells: dict[tuple[str, ...], int] = {}
+    count = 0
+    for name, family in FAMILIES.items():
+        for values in product(*family.labels.values()):
+            cells[name, *values] = count
+            count += len(ENDS) + 1 if family.kind == "histogram" else 1
+    return cells, count
+
+
+CELLS, SLOT_SIZE = _lay_out()
+"""The place in a slot of each series, by its name and its labels."""
 
 _REFUSALS = {reason: CELLS["writes_refused", reason] for reason in REFUSALS}
 _GAUGES = [CELLS[name,] for name in ("pid", "connections", "listeners", "write_queue")]
@@ -163,44 +170,44 @@ _GAUGES += _REFUSALS.values()
 
 
 class Slots:
-    """The slots of so many workers, and of their supervisor, in memory that they inherit. Raises
+    """The slots of some workers, and of their supervisor, in memory that they inherit. Raises
     OSError."""
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
-        cells = (workers + 1) * len(CELLS)
-        spawn = multiprocessing.get_context("spawn")
-        self._block: Any = bytearray(8 * cells) if workers == 1 else spawn.RawArray("d", cells)
+        cells = (workers + 1) * SLOT_SIZE
+        self._block: Any = bytearray(8 * cells)
+        if workers > 1:
+            self._block = multiprocessing.get_context("spawn").RawArray("d", cells)
 
     def of(self, number: int) -> "memoryview[float]":
-        """Return the cells of a process, as floating-point numbers; the supervisor is behind the
+        """Return the cells of a process, as floating-point numbers; the supervisor comes after the
         workers."""
-        return (
-            memoryview(self._block)
-            .cast("B")
-            .cast("d")[number * len(CELLS) : (number + 1) * len(CELLS)]
-        )
+        cells = memoryview(self._block).cast("B").cast("d")
+        return cells[number * SLOT_SIZE : (number + 1) * SLOT_SIZE]
 
     def release(self, number: int, lost: bool) -> None:
         """Note that a worker ended; its counts stay."""
         for cell in _GAUGES:
             self.of(number)[cell] = 0.0
-        self.of(self.workers)[CELLS["worker_restarts",]] += lost
+        if lost:
+            self.of(self.workers)[CELLS["worker_restarts",]] += 1
 
 
 def labels(route: str | None, method: str) -> tuple[str, str]:
-    """Return what metrics and the log call the route and the method of a request."""
-    return _PATHS.get(route or "", OTHER), method if method in _METHODS else OTHER
+    """Return the names of a request's route and method in metrics and in the log."""
+    if method not in _METHODS:
+        method = OTHER
+    return _PATHS.get(route or "", OTHER), method
 
 
 @lru_cache(maxsize=4096)
 def _places(route: str | None, method: str, status: int) -> tuple[int, int]:
-    """Return the cell that counts such a response, and that of the first bucket of its route."""
+    """Return the cell that counts such a response, and the first bucket of its route."""
     path, method = labels(route, method)
     code = str(status) if status in STATUSES else OTHER
-    return CELLS["http_requests", path, method, code], CELLS[
-        "http_request_duration_seconds", path, _PARTS[0]
-    ]
+    counted = CELLS["http_requests", path, method, code]
+    return counted, CELLS["http_request_duration_seconds", path]
 
 
 class Metrics:
@@ -226,20 +233,21 @@ class Metrics:
         )
         for kind, count in kinds.items():
             self._cells[CELLS["writes", _RESULTS.get(kind, "failed")]] += count
-        self._add_time(CELLS["commit_duration_seconds", _PARTS[0]], seconds)
+        self._add_time(CELLS["commit_duration_seconds",], seconds)
 
     def _add_time(self, buckets: int, seconds: float) -> None:
         self._cells[buckets + bisect_left(BOUNDS, seconds)] += 1
-        self._cells[buckets + len(BOUNDS) + 1] += seconds
+        self._cells[buckets + len(ENDS)] += seconds
 
     def watch(self, read: Callable[[], int], *key: str) -> None:
-        """Show what `read` returns as a series; a counter goes on from what the process before
-        counted."""
+        """Show what `read` returns as a series; a counter continues from the count of an earlier
+        process."""
         cell = CELLS[key]
-        self._watched.append((cell, 0.0 if cell in _GAUGES else self._cells[cell], read))
+        base = 0.0 if cell in _GAUGES else self._cells[cell]
+        self._watched.append((cell, base, read))
 
     def watch_limits(self, limits: Limits, collection: Collection) -> None:
-        """Count writes, and show what all limits have."""
+        """Count writes, and show the state of all limits."""
         collection.observe_writes(self.observe_writes)
         self.watch(lambda: collection.queued_writes()[0], "write_queue")
         self.watch(lambda: collection.queued_writes()[1], "refused", "writes")

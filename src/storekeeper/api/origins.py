@@ -1,7 +1,7 @@
 """Requests from web pages: which are refused, and which pages may read the response (decision
 43).
 
-All of it is a pure function of a request's head and the settings.
+Everything here is a pure function of a request's head and the settings.
 """
 
 import re
@@ -19,7 +19,8 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _EXPOSED = (
     b"access-control-expose-headers:"
-    b" etag, link, total-count, retry-after, content-location, idempotent-replayed, www-authenticate\r\n"
+    b" etag, link, total-count, retry-after, content-location, idempotent-replayed,"
+    b" www-authenticate\r\n"
 )
 _VARY = b"vary: origin\r\n"
 _PREFLIGHT = (
@@ -32,19 +33,17 @@ _HOST = re.compile(rb"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
 class WebPages:
-    """What the pages of the named `origins` may do, and what all other web pages may.
+    """What the pages of the named `origins` may do, and what all other web pages may do.
 
-    `hosts` are the names of this service; None: any name is good. DNS rebinding makes another
-    site's name lead here, and its pages send that name as Host.
+    `hosts` are the names of this service; None means any name. DNS rebinding makes another site's
+    name lead here, and its pages send that name as Host.
     """
 
     def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] | None = None) -> None:
         self._named = frozenset(origin.encode() for origin in origins)
-        self._hosts = (
-            None
-            if hosts is None
-            else frozenset([b"localhost", *(name.lower().encode() for name in hosts)])
-        )
+        self._hosts: frozenset[bytes] | None = None
+        if hosts is not None:
+            self._hosts = frozenset(name.lower().encode() for name in hosts) | {b"localhost"}
 
     def fields(self, headers: Fields) -> bytes:
         """Return the CORS fields of the response to a request with these headers."""
@@ -57,10 +56,10 @@ class WebPages:
 
     def respond(self, method: str, headers: Fields) -> Response | None:
         """Return the refusal of a page's request, or the response to a preflight; None if the
-        request may go on.
+        request may continue.
 
-        A Host is refused that is neither localhost, an address, nor one of the names; so is an
-        unsafe method, unless the page is ours or of a named origin.
+        Refuse a Host that is neither localhost, an address, nor one of the names, and an unsafe
+        method, unless the page is ours or of a named origin.
         """
         if _PAGE_FIELDS.isdisjoint([name for name, _ in headers]):
             return None
@@ -69,15 +68,15 @@ class WebPages:
                 403, "Host is not a name of this service; add it with --allowed-host"
             )
         if method in _SAFE_METHODS:
-            asks = (
-                method == "OPTIONS" and field(headers, b"access-control-request-method") is not None
-            )
-            named = asks and field(headers, b"origin") in self._named
-            return Response(b"", NO_CACHE + _PREFLIGHT, 204) if named else None
+            asked = field(headers, b"access-control-request-method")
+            is_preflight = method == "OPTIONS" and asked is not None
+            if is_preflight and field(headers, b"origin") in self._named:
+                return Response(b"", NO_CACHE + _PREFLIGHT, 204)
+            return None
         if self._is_welcome(headers):
             return None
         return error_response(
-            403, "A page of another site may not write here: --cors-origin names those that may"
+            403, "A page of another site cannot write here: --cors-origin names those that can"
         )
 
     def _is_welcome(self, headers: Fields) -> bool:
@@ -89,12 +88,12 @@ class WebPages:
         host = field(headers, b"host")
         if origin is None:
             return True
+        if host is None:
+            return False
         # Compare the scheme too: the opaque origin `null` has no host, and must not equal an empty
         # Host.
-        return host is not None and origin.lower() in (
-            b"http://" + host.lower(),
-            b"https://" + host.lower(),
-        )
+        origins = (b"http://" + host.lower(), b"https://" + host.lower())
+        return origin.lower() in origins
 
     def _is_known(self, host: bytes) -> bool:
         if self._hosts is None:

@@ -30,8 +30,8 @@ now."""
 class RequestPlan(msgspec.Struct, frozen=True):
     """What a request's head asks for.
 
-    It depends on the method, the route, the fields and the settings alone, so it may be
-    remembered with them: not on the id or the query, the client's identity, the time or the
+    It depends only on the method, the route, the fields and the settings, so it may be remembered
+    with them. It does not depend on the id or the query, the client's identity, the time or the
     state of the database.
     """
 
@@ -43,7 +43,7 @@ class RequestPlan(msgspec.Struct, frozen=True):
 
     route: str | None = None
     scope: Scope | None = None
-    """The permission that the gate has to grant; None: no permission is needed."""
+    """The permission that the gate must grant; None: no permission is needed."""
 
     fields: bytes = b""
     """Encoded fields that the response has because of who asks."""

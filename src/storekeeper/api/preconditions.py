@@ -97,8 +97,10 @@ def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
     rules = {name: "must be entity tags in quotes, or *" for name in tags if tags[name] is None}
     keys = [value for name, value in headers if name == b"idempotency-key"]
     if len(keys) > 1 or not all(map(_KEY.fullmatch, keys)):
-        rule = "must be given once, and be 1 to 255 visible ASCII characters without quotes and backslashes"
-        rules["idempotency-key"] = rule
+        rules["idempotency-key"] = (
+            "must be given once, and be 1 to 255 visible ASCII characters without quotes and"
+            " backslashes"
+        )
     if rules:
         violations = {name: Violation(Reason.MALFORMED, rule) for name, rule in rules.items()}
         raise InvalidInput("headers", violations)
@@ -108,14 +110,14 @@ def read_preconditions(headers: Fields, *, is_create: bool) -> Preconditions:
 def read_if_none_match(headers: Fields) -> Tags | None:
     """Return the tags of what a client has; None if it names none.
 
-    A malformed field counts as absent, so that a poller goes on (decision 33).
+    A malformed field counts as absent, so that a poller continues (decision 33).
     """
     value = field(headers, b"if-none-match")
     return parse_tags(value) if value else None
 
 
 def not_modified(if_none_match: Tags | None, current: str) -> Response | None:
-    """Return the 304 if the client has the current tag already, else None."""
+    """Return the 304 if the client has the current tag already, otherwise None."""
     if if_none_match is None or not matches(if_none_match, current):
         return None
     return Response(b"", NO_CACHE, 304, tag=current.encode())
@@ -124,8 +126,7 @@ def not_modified(if_none_match: Tags | None, current: str) -> Response | None:
 def parse_tags(value: bytes) -> Tags | None:
     """Return the entity tags in the value of a field, or ANY; None if they break the grammar.
 
-    The values of several lines have to be joined with commas, as `field` does (RFC 9110, section
-    5.3).
+    The values of several lines must be joined with commas, as `field` does (RFC 9110, section 5.3).
     """
     if _LIST.fullmatch(value):
         return frozenset(_OPAQUE.findall(_COMPRESSED.sub(b"", value).decode("latin-1")))

@@ -1,7 +1,7 @@
-"""The query of a target: which stores, page, moment, changes (decisions 18, 19, 37 to 40, 51),
-what an import or an export shall do.
+"""The query of a target: which stores, page, moment and changes it asks for, and how to import and
+export (decisions 18, 19, 37 to 40, 51).
 
-Each function reads the parameters that its route has and ignores all others.
+Each function reads the parameters of its route, and ignores all others.
 """
 
 import re
@@ -25,21 +25,23 @@ MAX_LIMIT = 1000
 """Stores of one page (decision 38), or changes."""
 
 _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
-"""Longer than any name: what bytes that are not UTF-8 ask for equals none (decision 19)."""
+"""Longer than any name, for bytes that are not UTF-8: no store has such a name (decision 19)."""
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 _URI = "!$%&'()*+,-./:;=?@_~[]"
-"""What a URI may have beside letters and digits: targets have more (decision 48), which would
-end or break a link."""
+"""What a URI may have in addition to letters and digits. Targets have more (decision 48), which
+would end or break a link."""
 
 
 def parse_list_query(query: bytes) -> Query:
-    """Return which stores a list shall have; raises InvalidInput with every violation."""
+    """Return which stores a list has; raise InvalidInput with every violation."""
     if not query:
         return _ALL
-    if query.startswith(b"name=") and b"&" not in query:  # as below, and most queries are like this
+    if query.startswith(b"name=") and b"&" not in query:  # as below, but most queries are like this
         name = query[5:].replace(b"+", b" ").replace(b"%20", b" ")
-        return Query(_parse_name(unquote_to_bytes(name) if b"%" in name else name) or None)
+        if b"%" in name:
+            name = unquote_to_bytes(name)
+        return Query(_parse_name(name) or None)
     found = _read(query, _OF_LISTS)
     if "q" in found:
         found["search"] = found.pop("q")._replace(follows="after" in found)
@@ -48,38 +50,35 @@ def parse_list_query(query: bytes) -> Query:
 
 
 def parse_store_query(query: bytes) -> Moment | None:
-    """Return the moment at which a store shall be read, None for now; raises InvalidInput."""
+    """Return the moment at which to read a store, None for now; raise InvalidInput."""
     return _read(query, _OF_STORES).get("at")
 
 
 def parse_export_query(query: bytes) -> Export:
-    """Return which stores an export shall have, and how; raises InvalidInput with every
-    violation."""
+    """Return which stores an export has, and how; raise InvalidInput with every violation."""
     return options_of(_sent(query, PARAMETERS))
 
 
 def parse_changes_query(query: bytes) -> ChangesQuery:
-    """Return which changes are asked for; raises InvalidInput with every violation.
+    """Return which changes a request asks for; raise InvalidInput with every violation.
 
-    In order `desc`, those before now are all of them.
+    Without `after`, it asks for all: in order `desc`, for those before now.
     """
     found = _read(query, _OF_CHANGES)
     newest_first = found.pop("order", "asc") == "desc"
-    return ChangesQuery(
-        newest_first=newest_first, **{"after": NOW if newest_first else Cursor()} | found
-    )
+    found.setdefault("after", NOW if newest_first else Cursor())
+    return ChangesQuery(newest_first=newest_first, **found)
 
 
 def parse_import_query(query: bytes) -> Import:
-    """Return how to import; raises InvalidInput with every violation."""
-    return Import(
-        **{name.replace("-", "_"): value for name, value in _read(query, _OF_IMPORTS).items()}
-    )
+    """Return how to import; raise InvalidInput with every violation."""
+    found = _read(query, _OF_IMPORTS)
+    return Import(**{name.replace("-", "_"): value for name, value in found.items()})
 
 
 def next_page(query: bytes, last: int) -> bytes:
-    """Return the query of the page behind the store `last`: all parameters as they were sent,
-    but `after`."""
+    """Return the query of the page after the store `last`: all parameters as they were sent, except
+    for `after`."""
     after = b"after=%d" % last
     fields = query.split(b"&") if query else []
     fields = [
@@ -92,7 +91,7 @@ def next_page(query: bytes, last: int) -> bytes:
 
 
 def _read(query: bytes, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Return the values of those parameters that are in a query; raises InvalidInput with every
+    """Return the values of those parameters that are in a query; raise InvalidInput with every
     violation."""
     return read(_sent(query, parameters), parameters)
 
@@ -117,17 +116,20 @@ def _parse_name(value: bytes) -> str:
 
 
 def _parse_number(value: bytes) -> int | None:
-    number = int(value) if _NUMBER.fullmatch(value) else None
-    return number if number is not None and number <= MAX_INTEGER else None
+    if _NUMBER.fullmatch(value) and int(value) <= MAX_INTEGER:
+        return int(value)
+    return None
 
 
 def _parse_limit(value: bytes) -> int | None:
     limit = _parse_number(value)
-    return limit if limit is not None and 1 <= limit <= MAX_LIMIT else None
+    if limit is None or not 1 <= limit <= MAX_LIMIT:
+        return None
+    return limit
 
 
 def _parse_flag(value: bytes) -> bool | None:
-    # Empty means true here: who sends `?dry-run` must not import.
+    # Empty means true: a request with `?dry-run` must not import.
     return {b"": True, b"true": True, b"1": True, b"false": False, b"0": False}.get(value)
 
 

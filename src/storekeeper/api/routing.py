@@ -1,5 +1,4 @@
-"""The one table of all routes: paths, methods, who needs a token, limits of bodies. Imports
-`http`."""
+"""The one table of all routes: paths, methods, who needs a token, limits of bodies."""
 
 from typing import Literal
 from urllib.parse import unquote_to_bytes
@@ -18,7 +17,7 @@ _READ = ("GET", "HEAD", "OPTIONS")
 
 
 class Route(msgspec.Struct, frozen=True, eq=False):
-    """A route. A path that ends in braces has any one segment there, which is not empty."""
+    """A route. Braces at the end of a path stand for one segment, which is not empty."""
 
     name: str
     path: str
@@ -26,7 +25,7 @@ class Route(msgspec.Struct, frozen=True, eq=False):
     """Empty: every method is planned by the route itself."""
 
     is_open: bool = False
-    """Whether nobody needs a token for it, which then is not looked at (decision 44)."""
+    """Whether it needs no token, and ignores one (decision 44)."""
 
     body: BodyLimit = BodyLimit()
 
@@ -82,16 +81,16 @@ def match_route(path: bytes) -> Route | None:
 
 
 def last_segment(path: bytes) -> bytes:
-    """Return the last segment of a path, percent-decoded: what stands for the braces of its
-    route."""
+    """Return the last segment of a path, percent-decoded: the braces of its route."""
     segment = path.rpartition(b"/")[2]
-    return segment if segment.isalnum() else unquote_to_bytes(segment)
+    if segment.isalnum():
+        return segment
+    return unquote_to_bytes(segment)
 
 
 def parse_id(id_text: bytes) -> int:
-    """Return the id that a text stands for; 0, which no store has, if no store can have it
-    (decision 2)."""
-    if not id_text.isdigit():  # of bytes: ASCII digits alone
+    """Return the id in a text; 0, which no store has, if no store can have it (decision 2)."""
+    if not id_text.isdigit():  # of bytes: only ASCII digits
         return 0
     if len(id_text) > _MAX_DIGITS and len(id_text := id_text.lstrip(b"0")) > _MAX_DIGITS:
         return 0

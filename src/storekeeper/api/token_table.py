@@ -1,8 +1,7 @@
-"""What a process knows of tokens, at most MAX_AGE old: no request costs a round trip. Imports
-`http` and the domain.
+"""What a process knows about tokens, at most MAX_AGE old, so that no request costs a round trip.
 
-`token revoke` waits for longer than that after its commit: once it has returned, no process
-admits the token.
+`token revoke` waits longer than that after its commit: once it returns, no process admits the
+token.
 """
 
 import asyncio
@@ -18,25 +17,25 @@ from storekeeper.log.events import Event, emit
 from storekeeper.storage.collection import Collection
 
 MAX_AGE = 1.0
-"""Seconds after which what was read counts no more: the response is 503 until the tokens are
-read again."""
+"""Seconds after which the tokens that were read no longer count: the response is 503 until they
+are read again."""
 
 REFRESH_INTERVAL = 0.3
 """Seconds between two reads of the tokens."""
 
 RETRY_INTERVAL = 60.0
-"""Seconds until a use that could not be written is written again."""
+"""Seconds until a failed write of uses is tried again."""
 
 UNREAD = "The tokens cannot be read now"
 
-# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so
+# It continues while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so
 # too.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class TokenTable:
-    """The good tokens by their hashes, so that the time of a look-up tells a client nothing
-    about them."""
+    """The valid tokens by their hashes, so that the time of a look-up tells a client nothing about
+    them."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -52,8 +51,8 @@ class TokenTable:
         """Return the number of the token with this hash, or the refusal; "" stands for a
         malformed token."""
         if not hash:
-            return self._refuse("it is no token of Storekeeper")
-        if reason := self.unknown:
+            return self._refuse("it is not a Storekeeper token")
+        if reason := self.why_unavailable():
             return unavailable(reason)
         token = self._good.get(hash)
         if token is None:
@@ -63,19 +62,21 @@ class TokenTable:
         if scope == "write" and token.scope != "write":
             return challenge(
                 403,
-                "The token permits reading alone",
+                "This token is read-only",
                 ', error="insufficient_scope", scope="write"',
             )
         self._used.add(token.number)
         return token.number
 
-    @property
-    def unknown(self) -> str:
-        """Why every token gets a 503 now: they were not read within MAX_AGE; "" if they were."""
-        return UNREAD if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE else ""
+    def why_unavailable(self) -> str:
+        """Return why every token gets a 503 now: they were not read within MAX_AGE; "" if they
+        were."""
+        if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:
+            return UNREAD
+        return ""
 
     def name(self, number: int) -> str:
-        """Return the name of a token, or its number if it is not good any more."""
+        """Return the name of a token, or its number if it is no longer valid."""
         return self._names.get(number, f"#{number}")
 
     def scope(self, number: int) -> Scope:
@@ -88,7 +89,7 @@ class TokenTable:
             await asyncio.sleep(REFRESH_INTERVAL)
             try:
                 await self.refresh()
-            except Exception as error:  # noqa: BLE001 - the next one may succeed; until then nothing is admitted
+            except Exception as error:  # noqa: BLE001 - the next read may succeed
                 emit(Event.BUG, error=error)
 
     async def refresh(self) -> None:
@@ -103,8 +104,8 @@ class TokenTable:
             self._mark_used(begun)
 
     def _mark_used(self, now: float) -> None:
-        """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now`
-        is by _CLOCK."""
+        """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is on
+        _CLOCK."""
         now_ms = time.time_ns() // 1_000_000
         # If `used` is in the future, the clock was wrong when it was written.
         due = [
@@ -128,7 +129,7 @@ class TokenTable:
 
 
 def challenge(status: int, message: str, error: str = "") -> Response:
-    """Return the refusal of a request without a token, or with one that is not good enough."""
+    """Return the refusal of a request without a token, or with one that does not suffice."""
     # RFC 6750, section 3.
     value = f'Bearer realm="storekeeper"{error}'.encode()
     return error_response(status, message, headers=b"www-authenticate: %b\r\n" % value)

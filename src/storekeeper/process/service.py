@@ -152,8 +152,8 @@ def _check_mode(settings: Settings) -> None:
 
 
 def _why_writes_are_refused(collection: Collection, tokens: TokenTable | None) -> str:
-    if tokens and tokens.unknown:
-        return tokens.unknown
+    if tokens and (reason := tokens.why_unavailable()):
+        return reason
     return collection.writes_refused()
 
 

@@ -12,7 +12,7 @@ from time import monotonic
 from storekeeper.api.plan import Planner, RequestPlan
 from storekeeper.api.preconditions import not_modified, read_if_none_match
 from storekeeper.api.query import parse_changes_query
-from storekeeper.api.routes.watch import Watch, reset
+from storekeeper.api.routes.watch import Page, Watch, reset
 from storekeeper.domain.changes import ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.commands import Tags
 from storekeeper.domain.errors import EpochEnded, InvalidInput
@@ -69,11 +69,9 @@ class Feed:
         )
 
     async def _page(self, query: ChangesQuery, tags: Tags | None, *, with_by: bool) -> Response:
-        changes, end, part = (
-            list[bytes](),
-            query.after,
-            query._replace(limit=min(query.limit, SLICE)),
-        )
+        changes: list[bytes] = []
+        end = query.after
+        part = query._replace(limit=min(query.limit, SLICE))
         while True:
             page = await completed(self._collection.changes(part))
             encoded = page.encode(with_by=with_by, size=sum(map(len, changes)) + len(changes))
@@ -85,12 +83,13 @@ class Feed:
             part = part._replace(after=end, limit=min(query.limit - len(changes), SLICE))
             await asyncio.sleep(0)
         end = Cursor(end.number(page.version, page.epoch), page.epoch)
-        tag = f'"{end.seq}.{page.version}.{page.epoch}{".by" * with_by}"'
+        suffix = ".by" if with_by else ""
+        tag = f'"{end.seq}.{page.version}.{page.epoch}{suffix}"'
         if unchanged := not_modified(tags, tag):
             unchanged.headers += _VARY
             return unchanged
-        numbers = str(end).encode(), page.version
-        body = b'{"changes":[%b],"next":"%b","head":%d}' % (b",".join(changes), *numbers)
+        listed, following = b",".join(changes), str(end).encode()
+        body = b'{"changes":[%b],"next":"%b","head":%d}' % (listed, following, page.version)
         return Response(body, _JSON, tag=tag.encode())
 
     # Streams.
@@ -99,8 +98,8 @@ class Feed:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
         if wanted.newest_first:
             raise InvalidInput("query", {"order": _NOT_STREAMED})
-        # Of a client that connects again: a 400 would end it for ever, so what is no cursor is a
-        # reset.
+        # A client that connects again would end for ever with a 400, so it gets a reset if this is not
+        # a cursor.
         if last_id:
             wanted = wanted._replace(after=parse_cursor(last_id) or Cursor(0, "?"))
 
@@ -110,57 +109,76 @@ class Feed:
                 return unavailable("Too many clients listen to changes")
             if self._watch is None or not self._watch.listeners:
                 self._watch = Watch(self._collection, state)
-            watch, awake = self._watch, self._watch.enter()
-            stream = self._stream(request, wanted, watch, awake, state)
-            return Response(b"", _EVENTS, stream=stream, stop=partial(watch.leave, awake))
+            listener = _Listener(request, wanted, self._watch)
+            return Response(b"", _EVENTS, stream=listener.stream(state), stop=listener.stop)
 
         return Deferred(asyncio.ensure_future(completed(self._collection.state())), render)
 
-    async def _stream(
-        self,
-        request: Request,
-        wanted: ChangesQuery,
-        watch: Watch,
-        awake: asyncio.Event,
-        state: State,
-    ) -> AsyncGenerator[bytes, None]:
-        try:
-            place = Cursor(wanted.after.number(state.version, state.epoch), state.epoch)
-            # An event without data is not dispatched, but a client that connects again sends its
-            # id.
-            yield b"retry: 2000\nid: %b\n\n" % str(place).encode()
-        except EpochEnded:
-            place = Cursor(state.version, state.epoch)
-            yield b"retry: 2000\n" + reset(place)
-        # Until it has caught up, a listener to one store reads that one's changes alone; then those
-        # of all listeners.
-        only, with_by = wanted.store, bool(request.token_number)
-        seen: State | None = None
-        sent = monotonic()
-        while awake in watch.listeners:
-            awake.clear()
-            found = watch.state
-            page = None if found == seen else await watch.page(place, only, with_by=with_by)
-            # Asked after the page was read: the token may have been revoked meanwhile.
-            admitted = request.plan.admit()
+
+class _Listener:
+    """A client that listens: what it has seen, and what follows."""
+
+    def __init__(self, request: Request, wanted: ChangesQuery, watch: Watch) -> None:
+        self._request = request
+        self._with_by = bool(request.token_number)
+        self._watch = watch
+        self._awake = watch.enter()
+        self._store = wanted.store
+        self._place = wanted.after
+        self._read_store = wanted.store
+        """Until it has caught up, a listener to one store reads only that store's changes; then
+        those of all stores, with the other listeners."""
+        self._seen: State | None = None
+        """The collection whose changes it has all seen."""
+        self._sent = monotonic()
+
+    def stop(self) -> None:
+        """End the stream."""
+        self._watch.leave(self._awake)
+
+    async def stream(self, state: State) -> AsyncGenerator[bytes, None]:
+        """Yield events, until the client leaves or its token ends; `state` is the present one."""
+        yield self._begin(state)
+        while self._awake in self._watch.listeners:
+            self._awake.clear()
+            found = self._watch.state
+            page = None
+            if found != self._seen:
+                page = await self._watch.page(self._place, self._read_store, with_by=self._with_by)
+            # After the page was read, because the token may have been revoked meanwhile.
+            admitted = self._request.plan.admit()
             if isinstance(admitted, Response):
                 if admitted.status != 503:
                     return
                 page = None  # the tokens cannot be read now; the stream stays open
-            events = []
-            if page is not None:
-                events = [
-                    event for id, event in page.events if id is None or wanted.store in (None, id)
-                ]
-                place = page.place
-                seen, only = (None, only) if page.more else (found, None)
-            if not events and monotonic() - sent >= COMMENT_INTERVAL:
-                events = [b":\n\n"]
+            events = self._follow(page, found) if page else []
+            if not events and monotonic() - self._sent >= COMMENT_INTERVAL:
+                events.append(b":\n\n")
             if events:
-                sent = monotonic()
+                self._sent = monotonic()
                 yield b"".join(events)
             elif page is None or not page.more:
-                await awake.wait()
+                await self._awake.wait()
+
+    def _begin(self, state: State) -> bytes:
+        try:
+            number = self._place.number(state.version, state.epoch)
+        except EpochEnded:
+            self._place = Cursor(state.version, state.epoch)
+            return b"retry: 2000\n" + reset(self._place)
+        self._place = Cursor(number, state.epoch)
+        # An event without data is not dispatched, but a client that connects again sends its id.
+        return b"retry: 2000\nid: %b\n\n" % str(self._place).encode()
+
+    def _follow(self, page: Page, found: State) -> list[bytes]:
+        """Move on to the end of a page; return its events for this client."""
+        self._place = page.place
+        if page.more:
+            self._seen = None
+        else:
+            self._seen = found
+            self._read_store = None
+        return [event for id, event in page.events if id is None or self._store in (None, id)]
 
 
 def _wants_events(accept: bytes) -> bool:

@@ -12,23 +12,21 @@ from storekeeper.http.response import NO_CACHE, Fields, Response
 _FOLDER = Path(__file__).parents[2] / "console"
 _FILES = {path.name.encode(): path for path in _FOLDER.iterdir()}
 
-# Its own scripts, styles and requests alone; no text can become a script or markup.
+# Only its own scripts, styles and requests; no text can become a script or markup.
 _POLICY = (
-    b"script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none';"
-    b" require-trusted-types-for 'script'; trusted-types 'none'"
+    b"script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    b" frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-# Relative, so that it holds below a proxy's prefix too.
+# Relative, so that it also works below a proxy's prefix.
 _TO_PAGE = b"location: console/\r\n" + NO_CACHE
 
 
 def _plan_root(method: str, headers: Fields) -> RequestPlan:
     """Lead people to the page; programs find nothing (decision 50)."""
     is_person = b"text/html" in (field(headers, b"accept") or b"").lower()
-    return constant(
-        Response(b"", _TO_PAGE + b"vary: accept\r\n", 302)
-        if is_person and method in ("GET", "HEAD")
-        else NOT_FOUND
-    )
+    if is_person and method in ("GET", "HEAD"):
+        return constant(Response(b"", _TO_PAGE + b"vary: accept\r\n", 302))
+    return constant(NOT_FOUND)
 
 
 _plan_page, _plan_file = files.planners(_FOLDER / "index.html", _FILES.get, _POLICY)

@@ -1,9 +1,9 @@
 """The routes /openapi.json and /docs, a page that asks no other host.
 
 The OpenAPI document is `pages/openapi.json`. `tests/api/test_openapi.py` compares it with the
-service: every route, method, status, header, limit and error message that one has, the other has
-too. Its examples of errors are what the service sends; `make examples` writes them. Swagger UI's
-files are those of an installed package that never runs.
+service: both have the same routes, methods, statuses, headers, limits and error messages. Its
+examples of errors are what the service sends; `make examples` writes them. Swagger UI's files come
+from an installed package that never runs.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ _FILES = {name.encode(): _PAGES / name for name in ("docs.css", "docs.js")} | {
     for name in ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
 }
 
-# Swagger UI sets styles on elements and has its icons as data URLs; scripts come from this service
-# alone, and may connect to no other.
+# Swagger UI sets styles on elements and has its icons as data URLs. Scripts come only from this
+# service, and can connect to no other.
 _POLICY = (
-    b"script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
-    b" frame-ancestors 'none'"
+    b"script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline';"
+    b" img-src 'self' data:; frame-ancestors 'none'"
 )
 
 

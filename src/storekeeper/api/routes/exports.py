@@ -1,7 +1,7 @@
 """The route /api/export: all stores, or some, as a file.
 
-A thread writes the file, of one moment, before anything is sent: so a slow client keeps no
-transaction open, and what is sent is whole. A HEAD writes it too, so that it responds as a GET.
+A thread writes the file, as of one moment, before anything is sent: so a slow client keeps no
+transaction open, and the file is whole. A HEAD writes it too, so that it responds as a GET does.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ MAX_WRITTEN = 4
 
 MAX_SENT = 16
 MAX_SENT_BYTES = 2 * 2**30
-"""Exports that are sent at once, and bytes of their files; one alone may have more."""
+"""Exports that are sent at once, and bytes of their files; a single one may have more."""
 
 PROGRESS_BYTES = 2**20
 PROGRESS_TIMEOUT = 10.0
-"""Seconds that a client may take for each so many bytes of an export, while others need the
-room."""
+"""While others need the room, a client must read so many bytes of an export within so many
+seconds."""
 
 WRITE_TIMEOUT = 57.0
 """Seconds that writing an export may take."""
@@ -44,14 +44,14 @@ RESPONSE_TIMEOUT = 59.0
 """Seconds after which an export has its response in any case, whatever the database does."""
 
 PART_BYTES = 64 * 1024
-"""Bytes that are read of the file, and sent, at once."""
+"""Bytes that are read from the file, and sent, at once."""
 
 TOO_SLOW = "The export takes too long: ask for fewer stores, or run `storekeeper export`"
 TOO_MANY = "Too many exports are under way"
 
 
 class Download(Kept):
-    """An export that is sent: its file, which is gone once it is sent or has given way."""
+    """An export that is sent: its file, which is deleted once it is sent or has given way."""
 
     def __init__(self, spool: Spool) -> None:
         super().__init__(spool.seek(0, os.SEEK_END))
@@ -72,7 +72,7 @@ class Download(Kept):
             if taken >= PROGRESS_BYTES:
                 taken = 0
                 self.note_progress()
-            await asyncio.sleep(0)  # a fast client must not keep the others waiting until its end
+            await asyncio.sleep(0)  # a fast client must not keep others waiting until its end
         if self.gave_way:
             raise StreamAborted
 
@@ -89,7 +89,7 @@ class Exports:
 
     @property
     def refused(self) -> int:
-        """How many were refused, or broken off for another, because too many were under way."""
+        """How many were refused, or broken off for others, because too many were under way."""
         return self._refused + self._sent.refused
 
     def _plan(self, _method: str, headers: Fields) -> RequestPlan:
@@ -113,17 +113,19 @@ class Exports:
         writing = asyncio.ensure_future(self._write(options, interruption))
         done, _ = await asyncio.wait({writing}, timeout=RESPONSE_TIMEOUT)
         if not done:
-            # It is counted until its thread has ended, and then nobody wants to know how.
+            # It counts until its thread has ended; its result is not needed then.
             writing.add_done_callback(lambda late: late.cancelled() or late.exception())
             interruption.interrupt()
             raise Unavailable(TOO_SLOW)
         download, written = writing.result()
         self._sent.add(download)
-        current = tag(written.version, written.epoch).encode() if has_tag else b""
-        return Response(b"", _headers(options.format), stream=download.parts(), tag=current)
+        response = Response(b"", _headers(options.format), stream=download.parts())
+        if has_tag:
+            response.tag = tag(written.version, written.epoch).encode()
+        return response
 
     async def _tag(self, options: Export) -> str:
-        """Return the tag that an export has. Raises EpochEnded, InvalidInput."""
+        """Return the tag that an export would have. Raises EpochEnded, InvalidInput."""
         if options.at is None:
             state = await completed(self._collection.state())
             return tag(state.version, state.epoch)
@@ -166,5 +168,8 @@ def _write(options: Export, spool: Spool, snapshot: Snapshot) -> Exported:
 
 
 def _headers(format: str) -> bytes:
-    fields = f'content-type: {TYPES[format]}\r\ncontent-disposition: attachment; filename="stores.{format}"\r\n'
+    fields = (
+        f"content-type: {TYPES[format]}\r\n"
+        f'content-disposition: attachment; filename="stores.{format}"\r\n'
+    )
     return fields.encode() + NO_CACHE

@@ -1,5 +1,4 @@
-"""Static files, each whole and with a strong tag of its content (decision 33: no Range). Imports
-`http`."""
+"""Static files, each whole and with a strong tag of its content (decision 33: no Range)."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -28,7 +27,7 @@ def planners(
 ) -> tuple[Planner, Planner]:
     """Return the planners of a page and of its files; `find` returns the file of a name.
 
-    `policy` is the page's Content-Security-Policy, beside what holds for every page.
+    `policy` is the page's Content-Security-Policy, in addition to that of every page.
     """
     headers = (
         b"content-security-policy: default-src 'none'; base-uri 'none'; form-action 'none'; %b\r\n"
@@ -39,14 +38,17 @@ def planners(
         path = find(last_segment(request.target.partition(b"?")[0]))
         return respond(path, fields, headers) if path else NOT_FOUND
 
-    return lambda _, fields: constant(
-        respond(page, fields, headers)
-    ), lambda _, fields: RequestPlan(partial(run, fields))
+    def plan_page(_: str, fields: Fields) -> RequestPlan:
+        return constant(respond(page, fields, headers))
+
+    def plan_file(_: str, fields: Fields) -> RequestPlan:
+        return RequestPlan(partial(run, fields))
+
+    return plan_page, plan_file
 
 
 def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
-    """Return a file, or a 304 if the `request` has its tag; `headers` are more fields of the
-    response."""
+    """Return a file, or a 304 if the `request` has its tag; `headers` are added to the response."""
     file = _read(path, headers)
     return not_modified(read_if_none_match(request), file.tag.decode()) or file
 
@@ -55,6 +57,5 @@ def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
 def _read(path: Path, headers: bytes) -> Response:
     content = path.read_bytes()
     fields = b"content-type: %b\r\n%b%b" % (_TYPES[path.suffix], NO_CACHE, headers)
-    return Response(
-        content, fields, tag=b'"%b"' % blake2b(content, digest_size=16).hexdigest().encode()
-    )
+    digest = blake2b(content, digest_size=16).hexdigest()
+    return Response(content, fields, tag=f'"{digest}"'.encode())

@@ -16,25 +16,30 @@ from storekeeper.storage.collection import Collection
 
 def planners(
     collection: Collection,
-    unknown: Callable[[Scope], str],
+    why_unavailable: Callable[[Scope], str],
     metrics: Metrics | None,
     is_draining: Callable[[], bool],
     *,
     ready_needs_writes: bool,
 ) -> Mapping[str, Planner]:
-    """Return the routes' planners; `unknown` returns why no request of a scope is admitted now."""
+    """Return the routes' planners; `why_unavailable` returns why no request of a scope is admitted
+    now."""
 
     async def check() -> Response:
         if is_draining():
             raise Unavailable(CLOSED)
         await collection.check()
-        if reason := unknown("read"):
+        if reason := why_unavailable("read"):
             raise Unavailable(reason)
-        reason = unknown("write") or await collection.refusal_of_writes(probe=ready_needs_writes)
+        reason = why_unavailable("write")
+        if not reason:
+            reason = await collection.refusal_of_writes(probe=ready_needs_writes)
         if reason and ready_needs_writes:
             raise Unavailable(f"Writes are refused: {reason}")
-        writes = {"writes": "refused", "reason": reason} if reason else {"writes": "ok"}
-        return Response(msgspec.json.encode({"status": "ready"} | writes))
+        body = {"status": "ready", "writes": "ok"}
+        if reason:
+            body |= {"writes": "refused", "reason": reason}
+        return Response(msgspec.json.encode(body))
 
     live = constant(Response(b'{"status":"live"}'))
     made: dict[str, Planner] = {

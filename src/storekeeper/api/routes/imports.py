@@ -1,7 +1,6 @@
-"""The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55). Imports
-`http`, `sheets`, `concurrency` and the domain.
+"""The route /api/imports: a spreadsheet as the body (decisions 36, 42, 52, 53, 55).
 
-A body goes to a spool while it arrives, and is read by a process of its own. Several bodies may
+A body goes to a spool while it arrives, and then its own process reads it. Several bodies may
 arrive at once; one import runs at a time.
 """
 
@@ -44,11 +43,11 @@ from storekeeper.storage.intake import Session, import_rows
 MEDIA_TYPES = (b"text/csv", TYPES["xlsx"].encode())
 
 MAX_ARRIVING = 8
-"""Imports whose bodies arrive at once, each in a file of its own; where one more comes, a slow one
-may give way."""
+"""Imports whose bodies arrive at once, each in its own file. If one more comes, a slow one may give
+way."""
 
 MIN_RATE = 512 * 1024
-"""Bytes a second: an import that arrives as fast gives way to no other. The longest body needs
+"""Bytes a second: an import that arrives at this rate does not give way. The longest body needs
 more, or it takes too long."""
 
 READ_TIMEOUT = 30.0
@@ -58,24 +57,25 @@ MAX_READ_SECONDS = 25
 """Seconds of processor time that reading a file may take."""
 
 MAX_READ_BYTES = 256 * 2**20
-"""Bytes of the rows of a file, as the reader sends them: a template or a workbook may make much of
-little."""
+"""Bytes of the rows of a file, as the reader sends them: a small template or workbook may have many
+rows."""
 
 LOCK_TIMEOUT = 10.0
 """Seconds that an import waits for other writers."""
 
 RESPONSE_TIMEOUT = 58.0
-"""Seconds after which an import gets its response in any case, with outcome unknown (decision
+"""Seconds after which an import gets its response in any case, with an unknown outcome (decision
 42: within 60 s)."""
 
 PLAN_TIMEOUT = 50.0
-"""Seconds after which an import is given up that has written nothing yet."""
+"""Seconds after which an import is given up if it has written nothing yet."""
 
 TOO_SLOW = "The import takes too long: use the command storekeeper import"
 
 _NEEDS_MATCH = (
-    '"match" or "add" is required, because the list has stores: send match=id, match=name or match=COLUMN (the key'
-    " that another system has for a store), or add=true if all rows are new stores"
+    '"match" or "add" is required, because the list has stores: send match=id, match=name or'
+    " match=COLUMN (the key that another system has for a store), or add=true if all rows are new"
+    " stores"
 )
 _LIMITS = Limits(MAX_READ_SECONDS, READ_TIMEOUT, MAX_READ_BYTES, TOO_SLOW)
 _encode = msgspec.json.Encoder().encode
@@ -109,8 +109,8 @@ class Imports:
         )
 
     def _begin(self, request: Request) -> None:
-        """Take a place for the body before that is read. Raises Unavailable if there is none, or
-        if an import runs, InvalidInput for the query."""
+        """Take a place for the body before it is read. Raises Unavailable if there is none, or if
+        an import runs, InvalidInput for the query."""
         parse_import_query(request.target.partition(b"?")[2])
         self._running.make_room()
         request.upload = self._arriving.take()
@@ -126,13 +126,8 @@ class Imports:
             spool = request.upload
             self._running.admit(spool)
         request.upload = None
-        opened = partial(
-            _open,
-            spool,
-            replace(options, token_number=request.token_number),
-            preconditions,
-            request.key,
-        )
+        options = replace(options, token_number=request.token_number)
+        opened = partial(_open, spool, options, preconditions, request.key)
         return Deferred(asyncio.ensure_future(self._import(spool, opened)))
 
     async def _import(self, spool: Spool, opened: Callable[[], tuple[Reading, Import]]) -> Response:
@@ -157,8 +152,8 @@ class Imports:
         finally:
             if rows is not None:
                 rows.stop()
-        # As the error of this task, a TimeoutError and its frames, which have the task, would keep
-        # each other in memory, and the spool with them.
+        # Raised here: a TimeoutError as the error of this task, and its frames, which have the task,
+        # would keep each other in memory, and the spool with them.
         raise Unavailable(TOO_SLOW, Outcome.UNKNOWN)
 
     async def _import_rows(self, rows: Reading, options: Import) -> Response:
@@ -199,7 +194,9 @@ def _open(
 
 
 def _invalid(error: BadFile) -> InvalidInput:
-    text = f"{error}: try {error.parameter}={error.value}" if error.value else str(error)
+    text = str(error)
+    if error.value:
+        text = f"{error}: try {error.parameter}={error.value}"
     violation = Violation(Reason.BAD_FILE, sentence=text)
     if error.parameter:
         return InvalidInput("query", {error.parameter: violation})

@@ -1,6 +1,6 @@
-"""The route /metrics: what all processes count, and what the database says of itself.
+"""The route /metrics: what all processes count, and what the database says about itself.
 
-One scrape at a time has a thread; all requests that come meanwhile get the next one's text.
+One scrape at a time has a thread; all requests that come meanwhile get the text of the next one.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from storekeeper.http.response import NO_CACHE, Deferred, Response
 from storekeeper.storage.collection import Collection, completed
 
 DATABASE_TIMEOUT = 1.0
-"""Seconds that a scrape waits for the database; then the series that need it are absent."""
+"""Seconds that a scrape waits for the database; after that, the series that need it are absent."""
 
 _TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n" + NO_CACHE
 
@@ -58,12 +58,14 @@ class Scrapes:
         return [Response(await run_in_thread(encode), _TEXT)] * len(scrapes)
 
     async def _ask(self) -> Mapping[str, float | None]:
-        """Return what the database says, or that it is not ready if it says nothing in time."""
-        # While an earlier question has no answer, the database gets no other one.
+        """Return what the database says, or that it is not ready if it does not respond in time."""
+        # The database gets no other question while an earlier one has no answer.
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._numbers())
         done, _ = await asyncio.wait({self._asking}, timeout=DATABASE_TIMEOUT)
-        return self._asking.result() if done else {"ready": 0}
+        if not done:
+            return {"ready": 0}
+        return self._asking.result()
 
     async def _numbers(self) -> Mapping[str, float | None]:
         numbers: dict[str, float | None] = {"ready": 0}

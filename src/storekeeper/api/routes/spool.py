@@ -13,13 +13,13 @@ from storekeeper.domain.errors import Unavailable
 from storekeeper.http.response import Response, unavailable
 
 MIN_SECONDS = 1.0
-"""Seconds that the body of an import has before anybody asks how fast it comes."""
+"""Seconds before the rate of an arriving import counts."""
 
 
 class Spool(BufferedRandom):
     """A temporary file without a name. Raises OSError.
 
-    It is released by what it was made for, and otherwise once nobody refers to it.
+    It is released by the request that it was made for, and otherwise once nothing refers to it.
     """
 
     def __init__(self) -> None:
@@ -44,10 +44,12 @@ class Spool(BufferedRandom):
     def rate(self) -> float:
         """Return how many bytes a second came; infinite while it is too early to say."""
         seconds = monotonic() - self._began
-        return self._received / seconds if seconds > MIN_SECONDS else math.inf
+        if seconds <= MIN_SECONDS:
+            return math.inf
+        return self._received / seconds
 
     def give_way(self, refusal: str) -> None:
-        """Release it before its body is whole: its request is refused when more of it comes."""
+        """Release it before its body is whole: its request is refused when more of it arrives."""
         self._refusal = refusal
         self.release()
 
@@ -57,7 +59,7 @@ class Spool(BufferedRandom):
             raise Unavailable(self._refusal)
 
     def move(self, spools: "Spools | None") -> None:
-        """Give its place back, and take one of these."""
+        """Give its place back, and take one of these, unless that is None."""
         if self._spools is not None:
             self._spools.used.discard(self._place)
         if spools is not None:
@@ -67,7 +69,8 @@ class Spool(BufferedRandom):
     def release(self) -> None:
         """Close the file, and give its place to another one."""
         self.move(None)
-        with suppress(OSError, ValueError):  # what cannot be written is lost; or it was never open
+        # What cannot be written is lost; ValueError: it was never open.
+        with suppress(OSError, ValueError):
             self.close()
 
     def __del__(self) -> None:
@@ -75,9 +78,9 @@ class Spool(BufferedRandom):
 
 
 class Spools:
-    """Has places for `count` spools.
+    """Places for `count` spools.
 
-    Where none is left for another, the spool whose body comes most slowly gives way, if that is
+    If none is left for another, the spool whose body arrives most slowly gives way, if its rate is
     below `min_rate` bytes a second. Otherwise the new one is refused.
     """
 
@@ -89,7 +92,7 @@ class Spools:
         """The spools that have a place here. Threads release spools too."""
 
     def make_room(self) -> None:
-        """Have the slowest give way if no place is left. Raises Unavailable."""
+        """Make the slowest give way if no place is left. Raises Unavailable."""
         if len(self.used) < self._count:
             return
         spools = [place() for place in list(self.used)]
@@ -109,7 +112,7 @@ class Spools:
         return spool
 
     def admit(self, spool: Spool) -> None:
-        """Give a spool a place here for the one that it had. Raises Unavailable."""
+        """Give a spool a place here instead of the one that it had. Raises Unavailable."""
         spool.check()
         self.make_room()
         spool.move(self)
@@ -117,8 +120,8 @@ class Spools:
 
 @contextmanager
 def releasing(spool: Spool) -> Iterator[None]:
-    """Release a spool at the end, unless what waited for a thread was cancelled: the thread may
-    still use it."""
+    """Release a spool at the end, unless this was cancelled while it waited for a thread, which may
+    still use the spool."""
     try:
         yield
     except CancelledError:
@@ -130,13 +133,13 @@ def releasing(spool: Spool) -> Iterator[None]:
 
 
 def not_written(error: OSError) -> Unavailable:
-    """Return what a failure to write a spool means to the client."""
+    """Return the Unavailable for a failure to write a spool."""
     return Unavailable(f"The folder of temporary files cannot be written: {error.strerror}")
 
 
 def within(seconds: float, refusal: str) -> Callable[[int], None]:
-    """Return a function that is called with the number of each row; after so many seconds it
-    raises Unavailable."""
+    """Return a function that is called with the number of each row, and raises Unavailable after so
+    many seconds."""
     check_time = until(seconds, refusal)
 
     def check(row: int) -> None:

@@ -214,9 +214,9 @@ def _value(body: bytes) -> object:
 def _with_any_number(body: bytes) -> object:
     """Decode JSON with a number that msgspec cannot represent; raises ValueError or RecursionError.
 
-    The number is in a field that is ignored, or the field is refused because it is no string.
+    The number is in a field that is ignored, or that is refused because it is not a string.
     """
-    # The standard library can. But it accepts NaN, which is no `int`, and lone surrogates: so
+    # The standard library can. But it accepts NaN, which is not an `int`, and lone surrogates: so
     # encode the value again.
     value = json.loads(
         body.decode(), parse_int=lambda _: 0, parse_float=lambda _: 0, parse_constant=int

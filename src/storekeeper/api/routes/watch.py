@@ -11,10 +11,10 @@ from storekeeper.log.events import Event, emit
 from storekeeper.storage.collection import Collection, State, completed
 
 POLL_INTERVAL = 0.2
-"""Seconds between two looks for changes, while somebody listens."""
+"""Seconds between two looks for changes, while clients listen."""
 
 CHECK_INTERVAL = 1.0
-"""Seconds after which each listener looks whether its token is still good and a comment is due."""
+"""Seconds after which each listener checks whether its token is still valid, and a comment due."""
 
 MAX_SHARED = 8
 """Pages that are kept for other listeners, until the next change."""
@@ -24,8 +24,8 @@ WAKE_SLICE = 32
 
 
 class Page(NamedTuple):
-    """What follows a place: events, each with the id of its store, None if it is for all; and
-    the next place."""
+    """The events after a place, each with the id of its store, None if it is for all; and the next
+    place."""
 
     events: Sequence[tuple[int | None, bytes]]
     place: Cursor
@@ -36,8 +36,8 @@ class Watch:
     """One task looks for changes while clients listen, and wakes them.
 
     A watch begins with its first listener and ends with its last one; the next listener begins
-    another. So what a watch has read is never shown to a client that comes later: there may have
-    been a change in between that nobody looked for.
+    another. So a client that comes later never sees what an earlier watch has read: there may have
+    been a change in between that no watch looked for.
     """
 
     def __init__(self, collection: Collection, state: State) -> None:
@@ -64,7 +64,7 @@ class Watch:
             self._pages.clear()
 
     async def page(self, place: Cursor, only: int | None, *, with_by: bool) -> Page | None:
-        """Return what follows a place, of one store or of all; None if the database is away."""
+        """Return what follows a place, for one store or for all; None if the database is away."""
         key = place, only, with_by
         page = self._pages.get(key)
         if page is None:
@@ -87,7 +87,9 @@ class Watch:
             (change.id, b"id: %d.%b\nevent: change\ndata: %b\n\n" % (change.seq, epoch, data))
             for change, data in zip(page.changes, page.encode(with_by=with_by), strict=False)
         ]
-        seq = page.changes[len(events) - 1].seq if events else page.version
+        seq = page.version
+        if events:
+            seq = page.changes[len(events) - 1].seq
         return Page(events, Cursor(seq, page.epoch), seq < page.version)
 
     async def _look_and_wake(self) -> None:
@@ -117,6 +119,6 @@ class Watch:
 
 
 def reset(place: Cursor) -> bytes:
-    """Return the event that tells a client to read the list again, and to go on from `place`."""
+    """Return the event that tells a client to read the list again, and to continue from `place`."""
     cursor = str(place).encode()
     return b'id: %b\nevent: reset\ndata: {"cursor":"%b"}\n\n' % (cursor, cursor)
