@@ -167,7 +167,7 @@ def additions_of_10(integer: str, text: str, options: str, changes: str) -> str:
     words of a database, where the table of changes has this name."""
     return f"""
     ALTER TABLE stores ADD COLUMN folded_name {text} NOT NULL DEFAULT '';  -- the name as it is sorted
-    ALTER TABLE {changes} ADD COLUMN user_name {text};  -- whom a trusted proxy named; null: nobody
+    ALTER TABLE {changes} ADD COLUMN user_name {text};  -- whom a trusted proxy named; null: it named no user
     ALTER TABLE tokens ADD COLUMN created_by {text};    -- the name of the system's user
     ALTER TABLE tokens ADD COLUMN revoked_by {text};
     ALTER TABLE external_ids ADD COLUMN given_name {text};     -- what the source last gave; null: nothing
@@ -176,7 +176,7 @@ def additions_of_10(integer: str, text: str, options: str, changes: str) -> str:
       first_seq {integer} PRIMARY KEY, -- the first of its changes
       last_seq  {integer} NOT NULL,
       undoes    {integer},             -- the first change of what it undid; null: it is an import
-      file      {text},                -- null: nobody said
+      file      {text},                -- null: not known
       token_number {integer} NOT NULL, -- as in the changes
       user_name {text}                 -- as in the changes, or the system's user who ran the command
     ) {options};

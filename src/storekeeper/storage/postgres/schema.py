@@ -93,7 +93,7 @@ _TABLES = """SELECT relname FROM pg_catalog.pg_class
 # A rule can keep rows from being written without an error, and every view has a rule.
 _NAMES = ("storekeeper", *TABLES, "probe", COLLECTION_TABLE)
 _NAMES_BEFORE = ("storekeeper", *TABLES_OF_9, "probe")
-"""The tables that have to exist, and those that had to in any earlier schema."""
+"""The tables that must exist, and those of all earlier schemas."""
 _FOREIGN = f"""{_TABLES} AND relname = ANY (%s)
   AND (relkind NOT IN ('r', 'p') OR relpersistence <> 'p'
     OR EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = pg_class.oid)) ORDER BY relname"""
@@ -249,7 +249,7 @@ def folding(connection: Connection) -> int:
 def _fold_again(url: str) -> None:
     """Fold the texts of all stores as this program does it.
 
-    It is many transactions, so that nobody waits for it; only this program and later ones write
+    It is many transactions, so that no client waits for it; only this program and later ones write
     meanwhile, and they fold what they write.
     """
     last: int | None = 0

@@ -80,7 +80,7 @@ cannot write, and leaves a view of the old name, so that they can read.
 
 _COMPLETE = {*TABLES, CHANGES_TABLE, "collection", "probe"}
 _COMPLETE_BEFORE = {*TABLES_OF_9, "collection", "probe"}
-"""The tables and views that have to exist, and those that had to in any earlier schema."""
+"""The tables and views that must exist, and those of all earlier schemas."""
 
 _EMPTY = (
     "empty, so not a database: restore it from a backup (storekeeper restore), or delete it and"

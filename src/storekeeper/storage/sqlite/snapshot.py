@@ -173,7 +173,7 @@ def _is_older(path: Path) -> bool:
         schema.refuse_orphaned_log(path)
         with closing(schema.open_unwritable(path)) as connection:
             number: int = connection.pragma("user_version")
-    except (apsw.Error, CannotStart):  # whoever reads more of it says why
+    except (apsw.Error, CannotStart):  # the next read of it says why
         return False
     return SCHEMA_NUMBER <= number < schema.current_number()
 
