@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # it has no types
+import yaml
 
 from tests import ROOT
 from tests.harness.machine import need
