@@ -24,7 +24,7 @@ INSTALL_TIMEOUT = 240.0
 BIN = Path(sys.executable).parent
 
 METADATA = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
-NOT_IN_SDIST = (".ci/", ".github/")
+NOT_IN_SDIST = (".ci/",)
 
 
 @pytest.fixture(scope="module")
