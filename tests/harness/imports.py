@@ -43,7 +43,8 @@ def import_or_replay(
     """Import a file with this content, or return the result of an earlier import with the same
     key."""
     order = Import(match, **options)
-    rows = SheetRows(open_sheet(io.BytesIO(data.encode())), layout_of(order))
+    layout = layout_of(order)
+    rows = SheetRows(open_sheet(io.BytesIO(data.encode()), layout), layout)
     make(database.url)
     opened = databases.database(database.url)
     with opened.session() as session:

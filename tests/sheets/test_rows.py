@@ -28,7 +28,7 @@ def rows(data: str | bytes, **layout: object) -> list[SheetRow]:
     """Return the rows of a file with this content; `layout` says how to read it."""
     asked = Layout(**layout)  # type: ignore[arg-type]
     file = io.BytesIO(data.encode() if isinstance(data, str) else data)
-    return list(SheetRows(open_sheet(file, asked.encoding), asked))
+    return list(SheetRows(open_sheet(file, asked), asked))
 
 
 def said(row: SheetRow) -> list[str]:

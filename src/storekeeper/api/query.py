@@ -14,9 +14,10 @@ from storekeeper.domain import search
 from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.intake import Import, OnConflict
 from storekeeper.domain.parameters import Parameter, one_of, read
-from storekeeper.domain.stores import MAX_INTEGER, MAX_NAME_LENGTH
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import check_match, parse_column, parse_maps
+from storekeeper.sheets.delimiters import check_delimiter
 from storekeeper.sheets.encodings import check_encoding
 from storekeeper.sheets.export import PARAMETERS, Export, options_of
 from storekeeper.storage.collection import AT, Moment, Query
@@ -73,7 +74,15 @@ def parse_changes_query(query: bytes) -> ChangesQuery:
 def parse_import_query(query: bytes) -> Import:
     """Return how to import; raise InvalidInput with every violation."""
     found = _read(query, _OF_IMPORTS)
+    found.pop("look", None)
+    if header := found.pop("header", None):
+        found["header-row"] = header
     return Import(**{name.replace("-", "_"): value for name, value in found.items()})
+
+
+def wants_look(query: bytes) -> bool:
+    """Return whether the query of an import asks only what its file is."""
+    return bool(_read(query, {"look": _FLAG}).get("look"))
 
 
 def next_page(query: bytes, last: int) -> bytes:
@@ -151,8 +160,22 @@ def _parse_encoding(value: bytes) -> str:
         return check_encoding(value.decode())
 
 
-def _parse_header(value: bytes) -> bool | None:
-    return False if value == b"none" else None
+def _parse_header(value: bytes) -> str | None:
+    return "none" if value == b"none" else None
+
+
+def _parse_header_row(value: bytes) -> int | str | None:
+    return "none" if value == b"none" else _parse_number(value) or None
+
+
+def _parse_delimiter(value: bytes) -> str:
+    with _as_wrong_value():
+        return check_delimiter(value.decode())
+
+
+def _parse_sheet(value: bytes) -> str | None:
+    sheet = value.decode()
+    return sheet if len(sheet) <= MAX_EXTERNAL_LENGTH else None
 
 
 @contextmanager
@@ -193,7 +216,15 @@ _OF_IMPORTS = {
         is_repeatable=True,
     ),
     "encoding": Parameter(_parse_encoding, "the name of an encoding, such as cp1252"),
+    "delimiter": Parameter(_parse_delimiter, "one of , ; | and tab"),
+    "sheet": Parameter(
+        _parse_sheet, f"the name of a sheet, of {MAX_EXTERNAL_LENGTH} characters at most"
+    ),
     "header": Parameter(_parse_header, "none, or absent"),
+    "header-row": Parameter(
+        _parse_header_row, "the number of a row, from 1, or none", excludes=("header",)
+    ),
+    "look": _FLAG,
     "on-conflict": Parameter(one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
     "dry-run": _FLAG,
     "skip-bad": _FLAG,

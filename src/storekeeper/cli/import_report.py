@@ -15,6 +15,8 @@ _MAX_CHANGES = 8
 
 def hint(error: BadFile) -> str:
     """Return the option that helps with a file."""
+    if error.options:
+        return f": repeat with {error.options}"
     if not error.value:
         return ""
     field, _, column = error.value.partition("=")

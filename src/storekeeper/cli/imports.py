@@ -13,6 +13,7 @@ import typer
 from msgspec.structs import replace
 
 from storekeeper.cli.import_report import hint, remedy, tell, tell_end
+from storekeeper.cli.look_report import tell_look
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.rejects import Rejects
 from storekeeper.cli.terminal import (
@@ -33,7 +34,9 @@ from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.settings import Settings
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.columns import parse_maps
-from storekeeper.sheets.reading import Reading
+from storekeeper.sheets.delimiters import check_delimiter
+from storekeeper.sheets.reading import Known, Reading, known_to
+from storekeeper.sheets.reading import look as look_at
 
 MAX_UNASKED = 10
 """Stores that an import adds to a list that has stores, without asking."""
@@ -73,9 +76,19 @@ def import_(  # noqa: PLR0913 - each is an option
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of a text file, such as cp1252.")
     ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What stands between cells: , ; | or tab.")
+    ] = None,
+    sheet: Annotated[str | None, typer.Option(help="The sheet of a workbook to read.")] = None,
+    header_row: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|none",
+            help="The row with the names of the columns; none: they are named 1, 2, 3, …",
+        ),
+    ] = None,
     no_header: Annotated[
-        bool,
-        typer.Option("--no-header", help="The first row is a store; columns are named 1, 2, 3, …"),
+        bool, typer.Option("--no-header", help="The same as --header-row none.")
     ] = False,
     on_conflict: Annotated[
         Literal["refuse", "skip", "overwrite"],
@@ -95,6 +108,9 @@ def import_(  # noqa: PLR0913 - each is an option
             help="Write the rows that are not imported to this CSV file; implies --skip-bad."
         ),
     ] = None,
+    look: Annotated[
+        bool, typer.Option("--look", help="Say what the file is and how it would be read.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
@@ -118,18 +134,35 @@ def import_(  # noqa: PLR0913 - each is an option
         add,
         _maps(map or []),
         encoding,
-        not no_header,
+        _delimiter(delimiter),
+        sheet,
+        _header_row("none" if no_header else header_row),
         cut_names,
         on_conflict,
         skip_bad or rejects is not None,
         dry_run,
     )
+    if look:
+        _look_at(settings, file, options)
+        return
     if rejects is None:
         _import_file(settings, file, options, None, create=create, yes=yes)
         return
     with Rejects(rejects, file, settings.database) as rejected:
         _import_file(settings, file, options, rejected, create=create, yes=yes)
         rejected.send()
+
+
+def _look_at(settings: Settings, file: Path, options: Import) -> None:
+    """Say what a file is, for the list that there is, or for a new one."""
+    from storekeeper.storage import databases
+
+    known = Known([], is_empty=True)
+    with _telling_failures(file, "any list"), _opened(file) as opened:
+        if databases.database(settings.database).exists():
+            with databases.open_existing(settings.database).snapshot() as snapshot:
+                known = known_to(snapshot)
+        tell_look(look_at(opened, protocol.layout_of(options), known))
 
 
 def _import_file(
@@ -238,6 +271,21 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 def _standard_input() -> IO[bytes]:
     """Open it with another descriptor: the reading process has its own input at this number."""
     return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+
+
+def _delimiter(text: str | None) -> str | None:
+    try:
+        return None if text is None else check_delimiter(text)
+    except BadFile as error:
+        raise CannotStart(str(error), subject="--delimiter") from None
+
+
+def _header_row(text: str | None) -> int | Literal["none"] | None:
+    if text is None or text == "none":
+        return text  # type: ignore[return-value]  # mypy does not narrow it
+    if text.isascii() and text.isdigit() and 0 < int(text) < 10**9:
+        return int(text)
+    raise CannotStart("must be the number of a row, from 1, or none", subject="--header-row")
 
 
 def _maps(values: list[str]) -> Mapping[str, str]:

@@ -20,6 +20,8 @@ const problems = {
   too_large: () => "The row is too long to be stored",
   too_long: ({ column, value }) => `${[...value].length} characters, at most ${column === "name" ? 30 : 200}`,
   unknown_store: ({ column, value }) => `No store has the ${column} ${value}`,
+  bad_cell: ({ message }) => message,
+  unclosed_quote: () => "A quotation mark is not closed",
   wrong_cells: () => "The row has another number of cells than the header",
 };
 

@@ -45,7 +45,8 @@ class Import(msgspec.Struct, frozen=True):
     `match` is what rows have in common with their stores: "id", "name", the name of a column
     with the keys of an outside system (decision 52), perhaps after KEY_PREFIX, or None. With None
     all rows are new, which only an empty collection, or `add`, permits. `map` has the columns
-    that a field comes from (decision 53); without `header`, columns are named 1, 2, 3, …
+    that a field comes from (decision 53). What `encoding`, `delimiter`, `sheet` and `header_row`
+    do not say is found out; with "none" as the row, columns are named 1, 2, 3, …
     `idempotency_key` has the key and a hash of the request; in a `SheetRow`, `key` is what the row is
     matched by.
     """
@@ -54,7 +55,9 @@ class Import(msgspec.Struct, frozen=True):
     add: bool = False
     map: Mapping[str, str] = {}
     encoding: str | None = None
-    header: bool = True
+    delimiter: str | None = None
+    sheet: str | None = None
+    header_row: int | Literal["none"] | None = None
     cut_names: bool = False
     on_conflict: OnConflict = "refuse"
     skip_bad: bool = False

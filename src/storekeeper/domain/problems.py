@@ -46,6 +46,10 @@ WORDS: Mapping[Reason, Words] = {
         "has another number of cells than the header",
         "have another number of cells than the header",
     ),
+    Reason.BAD_CELL: Words("has an error of the sheet", "have errors of the sheet"),
+    Reason.UNCLOSED_QUOTE: Words(
+        "has a quotation mark that is not closed", "have quotation marks that are not closed"
+    ),
     Reason.TOO_LARGE: Words("has more than 1 MiB", "have more than 1 MiB"),
     Reason.CUT: Words("was cut", "were cut"),
     Reason.CONFLICT: Words(

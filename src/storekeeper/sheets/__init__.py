@@ -19,11 +19,25 @@ lacks the column."""
 
 class BadFile(StorekeeperError):
     """The file cannot be imported as it is; `parameter` is the one that helps, with a `value` to
-    try."""
+    try.
+
+    If more than one must be said, `query` and `options` have them all, for the API and for the
+    command.
+    """
 
     code = Code.BAD_FILE
 
-    def __init__(self, problem: str, parameter: str = "", value: str = "") -> None:
+    def __init__(
+        self,
+        problem: str,
+        parameter: str = "",
+        value: str = "",
+        *,
+        query: str = "",
+        options: str = "",
+    ) -> None:
         self.parameter = parameter
         self.value = value
+        self.query = query
+        self.options = options
         super().__init__(problem)

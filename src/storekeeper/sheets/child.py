@@ -18,13 +18,16 @@ import msgspec
 from storekeeper.domain.problems import shown
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import BadFile, protocol
+from storekeeper.sheets.look import look_at, refuse_unsaid
 from storekeeper.sheets.protocol import (
     AskCells,
+    AskLook,
     AskRejects,
     AskRows,
     Cells,
     End,
     Header,
+    Looked,
     Message,
     OverLimit,
     Part,
@@ -58,7 +61,7 @@ def main(file: int, *others: int) -> None:
             protocol.write_frame(out, message)
         protocol.write_frame(out, End())
     except BadFile as error:
-        protocol.write_frame(out, Refusal(str(error), error.parameter, error.value))
+        protocol.write_frame(out, _refusal(error))
     except MemoryError:
         os.write(out, _OVER_LIMIT)
 
@@ -67,8 +70,13 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
     """Yield what the service asks for. Raises BadFile."""
     asked = question.asked
     with open(file, "rb", closefd=False) as opened:
-        sheet = open_sheet(opened, asked.layout.encoding)
+        sheet = open_sheet(opened, asked.layout)
         _open_no_more()
+        if isinstance(asked, AskLook):
+            yield Looked(look_at(sheet, asked))
+            return
+        if isinstance(asked, AskRows):
+            refuse_unsaid(sheet, asked.layout)
         rows = SheetRows(sheet, asked.layout)
         match asked:
             case AskRows():
@@ -82,6 +90,10 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
                 with open(others[0], "rb", closefd=False) as messages:
                     for data in rows.rejects(protocol.read_rejects(messages)):
                         yield from _parts(data)
+
+
+def _refusal(error: BadFile) -> Refusal:
+    return Refusal(str(error), error.parameter, error.value, error.query, error.options)
 
 
 def _batches(rows: SheetRows, file: int) -> Iterator[Rows]:

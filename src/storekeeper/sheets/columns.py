@@ -8,6 +8,7 @@ from storekeeper.domain.intake import KEY_PREFIX
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import FIELDS, BadFile
+from storekeeper.sheets.cells import BadCell
 
 Cell = Callable[[Sequence[object]], object]
 """Returns the value of a field in the cells of a row. Raises TooLong."""
@@ -41,13 +42,14 @@ class Columns:
     ) -> None:
         if len(header) > MAX_COLUMNS:
             raise BadFile(f"a file may have {MAX_COLUMNS:,} columns at most")
-        self.names = [str(name).strip() for name in header]
+        self.names = unique([str(name).strip() for name in header])
         self._places = _places_of(self.names)
         self._used = set[int]()
         self.fields: dict[str, Cell] = {}
         for field in FIELDS:
             if field in maps:
-                self.fields[field] = self._mapped(maps[field])
+                if maps[field]:  # else the caller wants none
+                    self.fields[field] = self._mapped(maps[field])
             elif field in self._places:
                 self.fields[field] = itemgetter(self._place(field, "map"))
         if not {"name", "address"} & self.fields.keys():
@@ -64,7 +66,7 @@ class Columns:
         if match is None:
             return None, None
         check_match(match)
-        if (field := _plain(match)) in _MATCHED:
+        if (field := plain(match)) in _MATCHED:
             if field not in self.fields:
                 raise BadFile(
                     f"there is no column {field} to match rows by; {self._listed()}", "match"
@@ -91,7 +93,7 @@ class Columns:
         return lambda row: join(parts[::2], places, row)
 
     def _place(self, name: str, parameter: str) -> int:
-        places = self._places.get(_plain(name), [])
+        places = self._places.get(plain(name), [])
         if len(places) != 1:
             how_many = "several columns are" if places else "no column is"
             raise BadFile(
@@ -115,10 +117,27 @@ class Columns:
         return shown(next(iter([*named, *filter(None, self.names)]), "1"), MAX_BRIEF_LENGTH)
 
 
+def unique(names: Sequence[str]) -> list[str]:
+    """Return the names of columns, with a number where one occurs again: Address, Address (2)."""
+    taken = {plain(name) for name in names}
+    seen: set[str] = set()
+    found = []
+    for name in names:
+        other, number = name, 1
+        while name and plain(other) in seen:
+            number += 1
+            other = f"{name} ({number})"
+            if plain(other) in taken:
+                other = name
+        seen.add(plain(other))
+        found.append(other)
+    return found
+
+
 def check_match(match: str) -> None:
     """Raise BadFile for what rows cannot be matched by: what a store has in common with others,
     and not with itself later."""
-    if (field := _plain(match)) in FIELDS and field not in _MATCHED:
+    if (field := plain(match)) in FIELDS and field not in _MATCHED:
         raise BadFile(
             f"rows cannot be matched by their {field}: say id, name, or the name of a column with"
             f" the keys of another system, {KEY_PREFIX}{field} if it is called like that",
@@ -133,23 +152,33 @@ def parse_column(value: bytes) -> str | None:
     return column if is_name else None
 
 
+def named_columns(maps: Mapping[str, str], match: str | None) -> set[str]:
+    """Return the columns that maps and a match name, without what does not count."""
+    names = set()
+    for template in filter(None, maps.values()):
+        names |= set(_COLUMN.findall(template)) if set(template) & set("{}") else {template}
+    if match is not None and plain(match) not in _MATCHED:
+        names.add(without_prefix(match))
+    return {plain(name) for name in names}
+
+
 def heading_of_keys(column: str) -> str:
     """Return the name that a column with the keys of an outside system has in a file, where
     fields mean themselves."""
-    plain = _plain(column)
-    is_taken = plain in FIELDS or plain.startswith(KEY_PREFIX)
+    name = plain(column)
+    is_taken = name in FIELDS or name.startswith(KEY_PREFIX)
     return f"{KEY_PREFIX}{column}" if is_taken else column
 
 
 def without_prefix(name: str) -> str:
     """Return the column with the keys of an outside system that a name means."""
-    plain = name.strip()
-    if _plain(plain).startswith(KEY_PREFIX):
-        return plain[len(KEY_PREFIX) :].strip()
+    stripped = name.strip()
+    if plain(stripped).startswith(KEY_PREFIX):
+        return stripped[len(KEY_PREFIX) :].strip()
     return name
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """Return the name of a column without what does not count."""
     return name.strip().casefold()
 
@@ -159,7 +188,7 @@ def _places_of(names: Iterable[str]) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         if name:
-            places.setdefault(_plain(name), []).append(place)
+            places.setdefault(plain(name), []).append(place)
     return places
 
 
@@ -169,23 +198,33 @@ def parse_maps(values: Sequence[str]) -> dict[str, str]:
     for value in values:
         field, separator, source = value.partition("=")
         field = field.strip().casefold()
-        if not separator or not source.strip() or field not in FIELDS or field in maps:
+        is_none = field == "address" and separator and not source.strip()
+        if not separator or field not in FIELDS or field in maps:
             raise BadFile(
                 f"each of {', '.join(FIELDS)} can be mapped once, as in name=Store Name", "map"
             )
-        maps[field] = source
+        if not source.strip() and not is_none:
+            raise BadFile(f"say which column the {field} comes from, as in name=Store Name", "map")
+        maps[field] = "" if is_none else source
     return maps
 
 
 # Templates.
 
 
-def join(texts: Sequence[str], places: Sequence[int], row: Sequence[object]) -> str:
+def join(texts: Sequence[str], places: Sequence[int], row: Sequence[object]) -> str | None:
     """Return the texts of a template with the cells of these places between them.
 
     Blank cells vanish with the blanks and commas next to them, runs of blanks become one. Takes
-    time in proportion to the length of the result, which is measured first. Raises TooLong.
+    time in proportion to the length of the result, which is measured first. If the row ends
+    before all of these cells, it is None; a cell with an error is the result. Raises TooLong.
     """
+    found = [row[place] for place in places]
+    if found and not any(cell is not None for cell in found):
+        return None
+    for cell in found:
+        if type(cell) is BadCell:
+            return cell
     cells = {place: _without_runs(row[place]) for place in set(places)}
     if any("\0" in cell for cell in cells.values()):
         return "\0"  # is refused

@@ -11,13 +11,14 @@ checked while it is decoded.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, Annotated
+from typing import IO, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from storekeeper.domain.intake import Import, SheetRow
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
+from storekeeper.sheets.looks import Look
 
 MAX_MEMORY = 2**30
 """Bytes of memory that the reader may take. macOS knows no such limit."""
@@ -43,6 +44,9 @@ MAX_DESCRIBED_BYTES = 5 * MAX_DESCRIBED
 MAX_LISTED_COLUMNS = 100
 """Ignored columns that the reader names to the service."""
 
+MAX_LINE_LENGTH = 100_000
+"""Characters of the line that says how a file is read."""
+
 _LENGTH_BYTES = 4
 _Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 10)]
 """A name as it is shown or matched, which may have a prefix."""
@@ -52,9 +56,12 @@ class Layout(msgspec.Struct, frozen=True):
     """How to read a file: the part of an `Import` about that."""
 
     match: str | None = None
+    add: bool = False
     map: Mapping[str, str] = {}
     encoding: str | None = None
-    header: bool = True
+    delimiter: str | None = None
+    sheet: str | None = None
+    header_row: int | Literal["none"] | None = None
     cut_names: bool = False
 
 
@@ -72,6 +79,15 @@ class AskRows(msgspec.Struct, tag=True, frozen=True):
     layout: Layout
 
 
+class AskLook(msgspec.Struct, tag=True, frozen=True):
+    """Send a `Looked`: what the file is. `known_keys` are the columns of outside keys that the
+    list knows."""
+
+    layout: Layout
+    known_keys: list[str]
+    list_is_empty: bool
+
+
 class AskCells(msgspec.Struct, tag=True, frozen=True):
     """Send the `Cells` of the rows that begin at these lines, which ascend."""
 
@@ -86,7 +102,7 @@ class AskRejects(msgspec.Struct, tag=True, frozen=True):
     layout: Layout
 
 
-Asked = AskRows | AskCells | AskRejects
+Asked = AskRows | AskLook | AskCells | AskRejects
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -106,6 +122,12 @@ class Header(msgspec.Struct, tag=True, frozen=True):
 
     match: _Text | None
     ignored: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)]
+
+
+class Looked(msgspec.Struct, tag=True, frozen=True):
+    """What the file is."""
+
+    look: Look
 
 
 class Rows(msgspec.Struct, tag=True, frozen=True):
@@ -134,6 +156,8 @@ class Refusal(msgspec.Struct, tag=True, frozen=True):
     problem: Annotated[str, Meta(max_length=10_000)]
     parameter: _Text = ""
     value: _Text = ""
+    query: Annotated[str, Meta(max_length=MAX_LINE_LENGTH)] = ""
+    options: Annotated[str, Meta(max_length=MAX_LINE_LENGTH)] = ""
 
 
 class OverLimit(msgspec.Struct, tag=True, frozen=True):
@@ -144,7 +168,7 @@ class End(msgspec.Struct, tag=True, frozen=True):
     """All is said."""
 
 
-Message = Header | Rows | Cells | Part | Refusal | OverLimit | End
+Message = Header | Looked | Rows | Cells | Part | Refusal | OverLimit | End
 
 
 # Frames.

@@ -97,7 +97,7 @@ class Reader:
                     case End():
                         return
                     case Refusal():
-                        raise BadFile(message.problem, message.parameter, message.value)
+                        raise _refused(message)
                     case OverLimit():
                         raise _too_large(self._limits)
                     case _:
@@ -144,6 +144,16 @@ class Reader:
         how = f"status {status}" if status >= 0 else signal.Signals(-status).name
         last = said.strip().rpartition("\n")[2]
         return ReaderEnded(f"{how}: {last}"[:MAX_REASON_LENGTH] if last else how)
+
+
+def _refused(message: Refusal) -> BadFile:
+    return BadFile(
+        message.problem,
+        message.parameter,
+        message.value,
+        query=message.query,
+        options=message.options,
+    )
 
 
 def _too_large(limits: Limits) -> BadFile:

@@ -2,27 +2,34 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import IO, Self
+from contextlib import closing
+from typing import IO, NamedTuple, Self
 
 import msgspec
 
 from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.problems import WORDS, Problem, decode_wrong
 from storekeeper.sheets import BadFile, protocol
+from storekeeper.sheets.looks import Look
 from storekeeper.sheets.protocol import (
     AskCells,
+    AskLook,
     AskRejects,
     AskRows,
     Cells,
     Header,
     Layout,
+    Looked,
     Message,
     Part,
     Rows,
 )
 from storekeeper.sheets.reader import Limits, Reader, ReaderEnded
+from storekeeper.storage.collection import Snapshot
 
 _UNLIMITED = Limits()
+_ANY_STORE = "SELECT 1 FROM stores LIMIT 1"
+_KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids ORDER BY column_name"
 
 
 class Reading:
@@ -101,6 +108,30 @@ class Reading:
         contents, and its lines other ones."""
         if _modified(self._file) != self._modified:
             raise BadFile("it was written while it was read: import it again")
+
+
+class Known(NamedTuple):
+    """What a list says about a file: the columns of outside keys that it knows, and whether it has
+    no stores."""
+
+    keys: list[str]
+    is_empty: bool
+
+
+def known_to(snapshot: Snapshot) -> Known:
+    """Return what a list says about any file."""
+    keys = [name for (name,) in snapshot.select(_KEY_COLUMNS)]
+    return Known(keys, not list(snapshot.select(_ANY_STORE)))
+
+
+def look(file: IO[bytes], layout: Layout, known: Known, *, limits: Limits = _UNLIMITED) -> Look:
+    """Return what a file is. Raises BadFile, Unavailable."""
+    asked = AskLook(layout, known.keys, known.is_empty)
+    with closing(Reader(asked, [file], limits).messages()) as messages:
+        message = next(messages, None)
+        if not isinstance(message, Looked):
+            raise _unasked(message)
+        return message.look
 
 
 def _modified(file: IO[bytes]) -> tuple[int, int]:

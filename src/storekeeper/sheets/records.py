@@ -1,173 +1,218 @@
-"""Files as records, each the cells of one row: CSV (RFC 4180), JSON lines, XLSX.
-
-Nothing is guessed: a text is UTF-8, or UTF-16 with its byte order mark, or what the caller says.
-"""
+"""Files as records, each the cells of one row, whatever their kind; and which encoding, delimiter
+and sheet are read if the caller does not say it."""
 
 import codecs
-import csv
-import io
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import IO, Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import IO, Any
 
-import msgspec
-
-from storekeeper.sheets import FIELDS, BadFile, Record
+from storekeeper.sheets import BadFile, Record, objects, separated
+from storekeeper.sheets.delimiters import find_delimiters
 from storekeeper.sheets.encodings import check_encoding
+from storekeeper.sheets.guesses import candidates
+from storekeeper.sheets.headers import MAX_ROWS_ABOVE, list_rank
+from storekeeper.sheets.kinds import Kind, kind_of
+from storekeeper.sheets.looks import Candidate, SheetOfBook
+from storekeeper.sheets.protocol import Layout
+from storekeeper.sheets.texts import Undecodable, encoding_of, lines_of
 
-Kind = Literal["csv", "jsonl", "xlsx"]
+_SAMPLE_BYTES = 128 * 1024
+_SAMPLE_ROWS = MAX_ROWS_ABOVE + 20
+_MAX_LISTED = 3
+_BRIEF = 40
 
-_MAX_CELL_LENGTH = 2**20
-_MAX_LINE_LENGTH = 4 * 2**20
-_DELIMITERS = ",;\t"
-_SNIFFED_BYTES = 4096
-_MARKS = {
-    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
-    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
-}
-
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
-_encode = msgspec.json.Encoder().encode
-
-
-class NoText(str):
-    """A list or an object of JSON, as JSON: no field of a store can be that."""
-
-    __slots__ = ()
+_NO_LAYOUT = Layout()
 
 
-class Sheet(NamedTuple):
-    """A file to import, which can be read again from its begin, and what it is. Raises BadFile
-    when it is read."""
+class Sheet:
+    """A file to import, which can be read again from its begin, and what it is.
 
-    file: IO[bytes]
-    kind: Kind
-    encoding: str
+    `unsaid` are those of encoding, delimiter and sheet that the caller has not said, and that are
+    not the only reading: the best one is read then.
+    """
+
+    def __init__(self, file: IO[bytes], kind: Kind) -> None:
+        self.file = file
+        self.kind: Kind = kind
+        self.unsaid: list[str] = []
+        self.encoding: str | None = None
+        self.encodings: list[Candidate] = []
+        self.delimiter: str | None = None
+        self.delimiters: list[str] = []
+        self.name: str | None = None
+        self.sheets: list[SheetOfBook] = []
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the names of columns are those of JSON."""
+        return self.kind in ("json", "jsonl")
+
+    @property
+    def is_book(self) -> bool:
+        """Whether it is a workbook, whose rows have no last cell."""
+        return False
 
     def records(self) -> Iterator[Record]:
-        """Yield the rows that are not blank."""
-        self.file.seek(0)
-        if self.kind == "xlsx":
-            yield from _xlsx_records()(self.file)
-            return
-        text = io.TextIOWrapper(self.file, self.encoding, "surrogateescape", newline="")
+        """Yield the rows that are not blank. Raises BadFile."""
+        raise NotImplementedError
+
+
+class Text(Sheet):
+    """A text: CSV, JSON lines, or an array of JSON."""
+
+    def __init__(self, file: IO[bytes], layout: Layout) -> None:
+        said = check_encoding(layout.encoding) if layout.encoding else None
+        encoding = encoding_of(file, said)
+        self._is_said = said is not None
+        sample = _sample(file, encoding)
+        super().__init__(file, _kind_of_text(sample))
+        self.encoding = encoding
+        if not self._is_said and not _decodes(file, encoding):
+            self._guess(file)
+            sample = _sample(file, self.encoding)
+        if self.kind == "csv":
+            self._find_delimiter(sample, layout.delimiter)
+
+    def _guess(self, file: IO[bytes]) -> None:
+        """Read the text in the encoding that it most likely has."""
+        self.encodings = candidates(file)
+        if self.encodings:
+            self.unsaid.append("encoding")
+            self.encoding = self.encodings[0].encoding
+
+    def _find_delimiter(self, sample: Sequence[str], said: str | None) -> None:
+        self.delimiters = find_delimiters(sample)
+        self.delimiter = said or self.delimiters[0]
+        if said is None and len(self.delimiters) > 1:
+            self.unsaid.append("delimiter")
+
+    def records(self) -> Iterator[Record]:
+        """Yield the rows that are not blank. Raises BadFile."""
+        assert self.encoding
+        lines = lines_of(self.file, self.encoding)
         try:
-            yield from (_csv if self.kind == "csv" else _json)(_lines(text, self.encoding))
+            if self.kind == "csv":
+                yield from separated.records(lines, self.delimiter or ",")
+            elif self.kind == "jsonl":
+                yield from objects.of_lines(lines)
+            else:
+                yield from objects.of_array(lines)
+        except Undecodable as error:
+            raise self.undecodable(error.line) from None
         finally:
-            if not self.file.closed:  # else it would be closed with `text`
-                text.detach()
+            lines.close()  # type: ignore[attr-defined]  # a generator
+
+    def undecodable(self, line: int) -> BadFile:
+        """Return what to say about a text that has another encoding."""
+        found = self.encodings or candidates(self.file)
+        name = str(self.encoding).upper()
+        problem = f"line {line}: not {name}, but perhaps another encoding"
+        shown = [f'{each.encoding} reads "{each.example[:_BRIEF]}"' for each in found[:_MAX_LISTED]]
+        if shown:
+            problem += f" ({', '.join(shown)})"
+        return BadFile(problem, "encoding", found[0].encoding if found else "cp1252")
 
 
-def open_sheet(file: IO[bytes], encoding: str | None = None) -> Sheet:
-    """Return the sheet that a file is, by its first bytes. Raises BadFile.
+class Book(Sheet):
+    """A workbook. One of its sheets is read."""
+
+    def __init__(self, file: IO[bytes], kind: Kind, said: str | None) -> None:
+        super().__init__(file, kind)
+        self._book = _open_book(file, kind)
+        names = self._book.names
+        ranks = [list_rank(self._sample(name)) for name in names]
+        self.sheets = [
+            SheetOfBook(name, rank == max(ranks) > 0)
+            for name, rank in zip(names, ranks, strict=True)
+        ]
+        self._choose(said, ranks)
+
+    @property
+    def is_book(self) -> bool:
+        """Whether it is a workbook, whose rows have no last cell."""
+        return True
+
+    def _choose(self, said: str | None, ranks: Sequence[int]) -> None:
+        names = self._book.names
+        if not names:
+            raise BadFile("the workbook has no visible sheet")
+        if said is not None:
+            self.name = _named(said, names)
+            return
+        best = [name for name, rank in zip(names, ranks, strict=True) if rank == max(ranks)]
+        active = self._book.active
+        self.name = active if active in best else best[0]
+        if len(best) > 1 and max(ranks) > 0:
+            self.unsaid.append("sheet")
+
+    def _sample(self, name: str) -> list[list[str]]:
+        return [
+            [str(cell) for cell in cells]
+            for _, cells in islice(self._book.records(name), _SAMPLE_ROWS)
+        ]
+
+    def records(self) -> Iterator[Record]:
+        """Yield the rows that are not blank. Raises BadFile."""
+        return self._book.records(self.name)  # type: ignore[no-any-return]  # of one kind or another
+
+
+def _open_book(file: IO[bytes], kind: Kind) -> Any:
+    if kind == "xlsx":
+        from storekeeper.sheets.xlsx import Workbook  # noqa: PLC0415 - most files need none
+
+        return Workbook(file)
+    from storekeeper.sheets.workbooks import Workbook as OtherWorkbook  # noqa: PLC0415 - as above
+
+    return OtherWorkbook(file)
+
+
+def open_sheet(file: IO[bytes], layout: Layout = _NO_LAYOUT) -> Sheet:
+    """Return the sheet that a file is. Raises BadFile.
 
     What reading it needs is imported by then: the reader can open no file afterwards.
     """
-    encoding = check_encoding(encoding) if encoding else None
+    codecs.lookup("cp437")  # of the names in archives
+    kind = kind_of(file)
+    if kind is not None:
+        return Book(file, kind, layout.sheet)
+    return Text(file, layout)
+
+
+def _named(said: str, names: Sequence[str]) -> str:
+    """Return the sheet of this name, exactly or else without case and blanks. Raises BadFile."""
+    if said in names:
+        return said
+    for name in names:
+        if name.strip().casefold() == said.strip().casefold():
+            return name
+    known = ", ".join(f'"{name[:_BRIEF]}"' for name in names[:20])
+    raise BadFile(f'no sheet is called "{said[:_BRIEF]}"; the sheets are {known}', "sheet")
+
+
+def _sample(file: IO[bytes], encoding: str | None) -> list[str]:
+    """Return the first lines of a text, as far as they can be read."""
     file.seek(0)
-    begin = file.read(_SNIFFED_BYTES)
-    if begin.startswith(b"PK\x03\x04"):
-        _xlsx_records()
-        return Sheet(file, "xlsx", "")
-    is_utf16 = begin.startswith(_MARKS["utf-16"])
-    wide = is_utf16 or (encoding or "").startswith(("utf-16", "utf-32"))
-    if not wide and b"\0" in begin:
-        raise BadFile("neither CSV, XLSX nor JSON lines: save it as one of these")
-    if begin.startswith(codecs.BOM_UTF8):
-        encoding = "utf-8-sig"  # whatever was said: rejects are UTF-8, also of a file that is not
-    encoding = encoding or ("utf-16" if is_utf16 else "utf-8-sig")
-    if not begin.startswith(_MARKS.get(encoding, b"")):
-        order = f"{encoding.upper()} without a byte order mark does not say its byte order"
-        raise BadFile(order, "encoding", f"{encoding}-le")
-    is_json = not wide and begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
-    if encoding == "utf-8":
-        encoding = "utf-8-sig"
-    codecs.lookup(encoding)
-    return Sheet(file, "jsonl" if is_json else "csv", encoding)
+    data = file.read(_SAMPLE_BYTES)
+    text = data.decode(encoding or "utf-8", "replace").lstrip("\ufeff")
+    lines = text.splitlines(keepends=True)
+    return lines[:-1] if len(data) == _SAMPLE_BYTES and len(lines) > 1 else lines
 
 
-def _xlsx_records() -> Callable[[IO[bytes]], Iterator[Record]]:
+def _kind_of_text(sample: Sequence[str]) -> Kind:
+    begin = "".join(sample[:100]).lstrip()
+    if begin.startswith("{"):
+        return "jsonl"
+    if begin.startswith("[") and begin[1:].lstrip()[:1] in ("{", "]"):
+        return "json"
+    return "csv"
+
+
+def _decodes(file: IO[bytes], encoding: str) -> bool:
+    """Return whether the begin of a file has this encoding; the rest tells it when it is read."""
+    file.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
     try:
-        from storekeeper.sheets import xlsx  # noqa: PLC0415 - its library may be missing
-    except ImportError:
-        raise BadFile(
-            "XLSX needs a library: install Storekeeper with its extra excel, or save the sheet as CSV"
-        ) from None
-    return xlsx.records
-
-
-def _lines(text: IO[str], encoding: str) -> Iterator[str]:
-    # A strict decoder reads ahead, so it would not report the line of an error.
-    number = 0
-    try:
-        for number, line in enumerate(iter(partial(text.readline, _MAX_LINE_LENGTH), ""), 1):
-            if len(line) == _MAX_LINE_LENGTH:
-                raise BadFile(f"line {number}: longer than {_MAX_LINE_LENGTH:,} characters")
-            line.encode()
-            yield line
-    except UnicodeEncodeError:
-        raise _undecodable(number, encoding) from None
+        decoder.decode(file.read(_SAMPLE_BYTES))
     except UnicodeDecodeError:
-        raise _undecodable(number + 1, encoding) from None
-
-
-def _undecodable(line: int, encoding: str) -> BadFile:
-    name = encoding.removesuffix("-sig").upper()
-    return BadFile(f"line {line}: not {name}, but perhaps another encoding", "encoding", "cp1252")
-
-
-def _csv(lines: Iterator[str]) -> Iterator[Record]:
-    csv.field_size_limit(_MAX_CELL_LENGTH)
-    skipped, first = 0, next(lines, "")
-    while first and not first.strip(f"{_DELIMITERS}\r\n "):
-        skipped, first = skipped + 1, next(lines, "")
-    delimiter = max(_DELIMITERS, key=partial(_width, first))
-    is_at_end = False
-
-    def all_lines() -> Iterator[str]:
-        nonlocal is_at_end
-        yield first
-        yield from lines
-        is_at_end = True
-
-    reader = csv.reader(all_lines(), delimiter=delimiter, strict=True)
-    line = skipped + 1
-    try:
-        for cells in reader:
-            if any(cells):
-                yield line, list[object](cells)
-            line = skipped + reader.line_num + 1
-    except csv.Error as error:
-        # Only within quotes does a row need a line after the last one.
-        why = ', since a " is not closed' if is_at_end else ""
-        raise BadFile(f"line {line}: {error}{why}") from None
-
-
-def _width(line: str, delimiter: str) -> int:
-    """Return how many cells a line has with this delimiter, 0 if one is too long."""
-    try:
-        return len(next(csv.reader([line], delimiter=delimiter), ""))
-    except csv.Error:
-        return 0
-
-
-def _json(lines: Iterator[str]) -> Iterator[Record]:
-    columns: list[str] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = {name: _cell(value) for name, value in _decode(line).items()}
-        except (msgspec.DecodeError, RecursionError):
-            raise BadFile(f"line {number}: not a JSON object") from None
-        if not columns:
-            columns = list(record | dict.fromkeys(FIELDS))
-            yield number, list[object](columns)
-        yield number, [record.get(name) for name in columns]
-
-
-def _cell(value: object) -> object:
-    """Return a value of JSON as a cell. Raises RecursionError."""
-    if value is None:
-        return ""
-    return NoText(_encode(value).decode()) if isinstance(value, list | dict) else value
+        return False
+    return True

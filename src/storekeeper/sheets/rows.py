@@ -5,7 +5,6 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from itertools import chain, islice
 
 import msgspec
@@ -21,21 +20,32 @@ from storekeeper.domain.stores import (
     MAX_NAME_LENGTH,
     check_payload,
 )
-from storekeeper.sheets import BadFile
-from storekeeper.sheets.columns import Columns, TooLong
+from storekeeper.sheets import BadFile, Record
+from storekeeper.sheets.cells import BadCell, BrokenRow, NoText
+from storekeeper.sheets.columns import (
+    Columns,
+    TooLong,
+    named_columns,
+    plain,
+    unique,
+    without_prefix,
+)
+from storekeeper.sheets.headers import MAX_ROWS_ABOVE, find_header
 from storekeeper.sheets.protocol import CELL_SIZE, MAX_DESCRIBED, MAX_DESCRIBED_ROW, Layout
-from storekeeper.sheets.records import NoText, Sheet
+from storekeeper.sheets.records import Sheet
 
 PROBLEM_COLUMN = "problem"
 """The column of a file of rejects that says why; an import ignores it."""
 
-MAX_TITLES = 10
-"""Rows with one cell above the names of the columns."""
+MAX_SAMPLE_ROWS = 200
+"""Rows by which it is decided what a file is."""
 
 _MAX_ESCAPED = 6
 """Bytes of a character in JSON, at most."""
 
 _VERSION = re.compile(VERSION)
+_WHOLE = re.compile(r"^([0-9]+)\.0+\Z")
+"""A whole number, as programs write one that computed it."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -47,40 +57,64 @@ class SheetRows:
 
     def __init__(self, sheet: Sheet, layout: Layout) -> None:
         self._cut_names = layout.cut_names
-        self._has_header = layout.header
-        self._records = sheet.records()
-        self.columns = self._header(layout)
-        self.match = self.columns.match
-
-    def _header(self, layout: Layout) -> Columns:
-        """Return the columns, by the first row that can name them; titles may stand above it,
-        each in one cell."""
-        first = next(self._records, None)
-        if first is None:
+        self._is_book = sheet.is_book
+        records = sheet.records()
+        self.sample = list(islice(records, MAX_SAMPLE_ROWS))
+        if not self.sample:
             raise BadFile("the file is empty")
-        if not layout.header:
-            self._records = chain([first], self._records)
-            return Columns(
-                [str(number) for number, _ in enumerate(first[1], 1)], layout.map, layout.match
-            )
-        for _, cells in chain([first], islice(self._records, MAX_TITLES)):
-            with suppress(BadFile) if sum(map(bool, cells)) == 1 else nullcontext():
-                return Columns(cells, layout.map, layout.match)
-        return Columns(first[1], layout.map, layout.match)  # raises
+        place = _header_place(sheet, self.sample, layout)
+        self.header_row = None if place is None else self.sample[place][0]
+        self._records = chain(self.sample[0 if place is None else place + 1 :], records)
+        self.names = self._names_of(place)
+        self._columns: Columns | None = None
+        self._layout = layout
+
+    @property
+    def columns(self) -> Columns:
+        """The columns, and what the caller says that they are. Raises BadFile."""
+        if self._columns is None:
+            self._columns = Columns(self.names, self._layout.map, self._layout.match)
+        return self._columns
+
+    @property
+    def match(self) -> str | None:
+        """What rows are matched by."""
+        return self.columns.match
+
+    def _names_of(self, place: int | None) -> list[str]:
+        """Return the names of the columns, or their numbers if there is no header."""
+        width = max(len(cells) for _, cells in self.sample)
+        if place is None:
+            return [str(number) for number in range(1, width + 1)]
+        header = [_text(cell) for cell in self.sample[place][1]]
+        missing = width - len(header) if self._is_book else 0
+        return [*header, *[""] * missing]
+
+    def records(self) -> Iterator[Record]:
+        """Yield the rest of the rows, as the file has them."""
+        return self._records
 
     def __iter__(self) -> Iterator[SheetRow]:
+        self._fields = self.columns.fields
+        width = len(self.columns.names)
+        fill = [""] if self._is_book else [None]
         for place, (line, cells) in enumerate(self._records, 1):
+            if len(cells) < width:
+                cells.extend(fill * (width - len(cells)))
+            elif len(cells) > width and not self._is_book and any(cells[width:]):
+                yield _too_many(place, line, len(cells), width)
+                continue
+            if type(cells) is BrokenRow:
+                message = "A quotation mark is not closed"
+                yield _bad_row(place, line, Wrong("row", "", Reason.UNCLOSED_QUOTE, message))
+                continue
             yield self._row(place, line, cells)
 
     def _row(self, place: int, line: int, cells: list[object]) -> SheetRow:
-        width = len(self.columns.names)
-        if len(cells) < width or any(cells[width:]):
-            message = f"The row has {len(cells)} cells instead of {width}"
-            return _bad_row(place, line, Wrong("row", "", Reason.WRONG_CELLS, message))
         try:
             values = {
-                field: value
-                for field, of in self.columns.fields.items()
+                field: value.strip() if type(value) is str else value
+                for field, of in self._fields.items()
                 if (value := of(cells)) is not None
             }
             wrong: list[Wrong] = []
@@ -88,7 +122,7 @@ class SheetRows:
         except TooLong:
             message = "The name and the address of the row have more than 1 MiB as JSON"
             return _bad_row(place, line, Wrong("row", "", Reason.TOO_LARGE, message))
-        version: str | None = str(values.get("version", "")).strip()
+        version: str | None = str(values.get("version", ""))
         if version and not _VERSION.match(version):
             wrong.append(Wrong("version", version, Reason.NOT_VERSION))
             version = None
@@ -103,8 +137,13 @@ class SheetRows:
     ) -> tuple[str | None, str | None]:
         """Return name and address, if they are as they must be. Raises TooLong."""
         content = {"name": values.get("name", "-")}
-        if values.get("address"):
+        if values.get("address") or type(values.get("address")) is BadCell:
             content["address"] = values["address"]
+        for field, value in content.items():
+            if type(value) is BadCell:
+                wrong.append(_bad_cell(field, value))
+        if wrong:
+            return None, None
         name = content["name"]
         if self._cut_names and type(name) is str and len(name) > MAX_NAME_LENGTH:
             content["name"] = name[:MAX_NAME_LENGTH]
@@ -128,21 +167,13 @@ class SheetRows:
             return name
         cell = self.columns.key(cells)
         text = _text(cell).strip()
-        if isinstance(cell, NoText):
-            reason = Reason.NOT_TEXT
-        elif self.match == "id":
-            if not text:
-                return None
-            if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_INTEGER:
-                return str(int(text))
-            reason = Reason.UNKNOWN_STORE
-        elif not text:
-            reason = Reason.REQUIRED
-        elif "\0" in text:
-            reason = Reason.HAS_NULLS
-        elif len(text) > MAX_EXTERNAL_LENGTH:
-            reason = Reason.TOO_LONG
-        else:
+        if type(cell) is BadCell:
+            wrong.append(_bad_cell(self.match or "", cell))
+            return None
+        if self.match == "id" and not isinstance(cell, NoText):
+            return _id(text, wrong)
+        reason = _why_no_key(cell, text)
+        if reason is None:
             return text
         wrong.append(Wrong(self.match or "", text, reason))
         return None
@@ -168,7 +199,7 @@ class SheetRows:
         names = self.columns.names
         kept = [place for place, name in enumerate(names) if name != PROBLEM_COLUMN]
         yield codecs.BOM_UTF8  # without it, Excel takes the file for another encoding
-        if self._has_header:
+        if self.header_row is not None:
             heading = [names[place] for place in kept]
             heading.append(PROBLEM_COLUMN)
             yield _csv_line(heading)
@@ -181,12 +212,67 @@ class SheetRows:
                 padded = cells + [""] * (len(names) - len(cells))
                 line_cells = [padded[place] for place in kept]
                 line_cells.append(reject[1])
+                line_cells += padded[len(names) :]
                 yield _csv_line(line_cells)
                 reject = next(left, None)
 
 
+def _id(text: str, wrong: list[Wrong]) -> str | None:
+    """Return the id that a text is, None for a blank one or what is not one."""
+    whole = _WHOLE.sub(r"\1", text)
+    if whole.isascii() and whole.isdigit() and len(whole) < 20 and int(whole) <= MAX_INTEGER:
+        return str(int(whole))
+    if text:
+        wrong.append(Wrong("id", text, Reason.UNKNOWN_STORE))
+    return None
+
+
+def _why_no_key(cell: object, text: str) -> Reason | None:
+    """Return why a cell is not a key of an outside system, None if it is one."""
+    if isinstance(cell, NoText):
+        return Reason.NOT_TEXT
+    if not text:
+        return Reason.REQUIRED
+    if "\0" in text:
+        return Reason.HAS_NULLS
+    return Reason.TOO_LONG if len(text) > MAX_EXTERNAL_LENGTH else None
+
+
 def _bad_row(place: int, line: int, wrong: Wrong) -> SheetRow:
     return SheetRow(place, line, None, None, encode_wrong([wrong]), 0, None, None)
+
+
+def _too_many(place: int, line: int, cells: int, width: int) -> SheetRow:
+    message = f"The row has {cells} cells instead of {width}"
+    return _bad_row(place, line, Wrong("row", "", Reason.WRONG_CELLS, message))
+
+
+def _bad_cell(column: str, cell: BadCell) -> Wrong:
+    return Wrong(column, str(cell), Reason.BAD_CELL, f"{column} {cell.why}")
+
+
+def _header_place(sheet: Sheet, sample: Sequence[Record], layout: Layout) -> int | None:
+    """Return the place of the header among the first rows, None if there is none: as the caller
+    says. If the caller does not, it is the first row that names the columns which the caller names,
+    or what looks like a header."""
+    if sheet.has_keys:
+        return 0
+    if layout.header_row == "none":
+        return None
+    if layout.header_row is not None:
+        for place, (line, _) in enumerate(sample):
+            if line >= layout.header_row:
+                return place
+        raise BadFile(f"the file has no row {layout.header_row}", "header-row")
+    texts = [[_text(cell) for cell in cells] for _, cells in sample]
+    named = named_columns(layout.map, layout.match)
+    for place, cells in enumerate(texts[:MAX_ROWS_ABOVE] if named else ()):
+        names = unique([cell.strip() for cell in cells])
+        if named <= {plain(form) for name in names for form in (name, without_prefix(name))}:
+            return place
+    found = find_header(texts)
+    is_numbered = all(map(str.isdigit, named))
+    return found if is_numbered or found is not None else 0
 
 
 def _check_size(address: str, content: Mapping[str, object]) -> None:

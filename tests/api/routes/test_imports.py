@@ -170,9 +170,10 @@ WRONG: list[tuple[str, str, str]] = [
     ("add&add", "name\nA\n", "add"),
     ("", "id,name\n1,A\n", "match"),
 ]
-NO_SHEETS = [b"", b"\0\0", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"PK\x03\x04 no workbook", b'name\n"A']
+NO_SHEETS = [b"", b"\0\0", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"PK\x03\x04 no workbook", b"%PDF-1.4"]
 NO_TYPES = [
-    ("Content-Type: application/json",),
+    ("Content-Type: application/xml",),
+    ("Content-Type: text/csv; charset=iso-2022-jp",),
     ("Content-Type: text/plain",),
     (CSV, "Content-Encoding: gzip"),
 ]
@@ -201,6 +202,37 @@ async def test_a_query_a_body_or_a_type_that_is_wrong_is_refused_by_its_name(
             "allow"
         ] == "POST, OPTIONS"
         assert await names(service) == ["Store 0"]
+
+
+async def test_a_look_says_what_a_file_is_and_sent_back_it_is_the_import(tmp_path: Path) -> None:
+    text = (
+        "Filialen 2026;;;\n;;;\nNr.;Filiale;Straße;Ort\n7;Café Größe;Weg 1;Köln\n8;Ost;Weg 2;Bonn\n"
+    )
+    async with inside(tmp_path) as service:
+        look = await send(service, "look", text.encode("cp1252"))
+        assert (look.status, "etag" in look.headers, await names(service)) == (200, False, [])
+        assert look.json["unsaid"] == ["encoding", "map", "match"]
+        assert look.json["encodings"][0] == {
+            "encoding": "cp1252",
+            "example": "7;Café Größe;Weg 1;Köln",
+        }
+        assert look.json["parameters"] == {
+            "encoding": "cp1252",
+            "delimiter": ";",
+            "header-row": "3",
+            "map": ["name=Filiale", "address={Straße}, {Ort}"],
+            "match": "Nr.",
+        }
+        assert look.json["sample"][0] == {"line": 4, "cells": ["7", "Café Größe", "Weg 1", "Köln"]}
+        refused = await send(service, "", text.encode("cp1252"))
+        line = refused.json["message"].rpartition(": try ")[2]
+        assert (refused.status, await names(service)) == (400, [])
+        done = await send(service, line, text.encode("cp1252"))
+        assert (done.status, done.json["created"]) == (200, 2)
+        changes = await exchange(service, request("GET", "/api/stores/1"))
+        assert changes.json == {"id": 1, "name": "Café Größe", "address": "Weg 1, Köln"}
+        known = (await send(service, f"look&{line}", text.encode("cp1252"))).json
+        assert (known["match"]["value"], known["unsaid"]) == ("Nr.", [])
 
 
 async def test_an_import_depends_on_the_tag_and_is_carried_out_once_with_its_key(

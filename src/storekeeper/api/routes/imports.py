@@ -7,6 +7,7 @@ arrive at once; one import runs at a time.
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from email.message import Message
 from functools import partial
 
 import msgspec
@@ -14,8 +15,9 @@ from msgspec.structs import replace
 
 from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
-from storekeeper.api.query import parse_import_query
+from storekeeper.api.query import parse_import_query, wants_look
 from storekeeper.api.routes.spool import Spool, Spools, not_written, releasing, until
+from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.domain import intake
 from storekeeper.domain.errors import InvalidInput, Outcome, Unavailable
@@ -34,13 +36,20 @@ from storekeeper.http.response import (
 )
 from storekeeper.log.events import Event, emit
 from storekeeper.sheets import TYPES, BadFile
-from storekeeper.sheets.protocol import layout_of
+from storekeeper.sheets.encodings import check_encoding
+from storekeeper.sheets.protocol import Layout, layout_of
 from storekeeper.sheets.reader import Limits, ReaderEnded
-from storekeeper.sheets.reading import Reading
+from storekeeper.sheets.reading import Reading, known_to, look
 from storekeeper.storage.collection import Collection
 from storekeeper.storage.intake import Session, import_rows
 
-MEDIA_TYPES = (b"text/csv", TYPES["xlsx"].encode())
+MEDIA_TYPES = (
+    *("text/csv", "text/tab-separated-values", TYPES["xlsx"], "application/vnd.ms-excel"),
+    *("application/vnd.oasis.opendocument.spreadsheet", "application/json"),
+    *("application/jsonl", "application/x-ndjson", "application/ndjson"),
+)
+"""What a body may be called; what it is, its first bytes say. None is a type that the form of
+another site's page can send."""
 
 MAX_ARRIVING = 8
 """Imports whose bodies arrive at once, each in its own file. If one more comes, a slow one may give
@@ -97,15 +106,20 @@ class Imports:
         self.planners: Mapping[str, Planner] = {"imports": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> RequestPlan:
-        kind = (field(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
+        kind, charset = _media_type(field(headers, b"content-type") or b"")
         if kind not in MEDIA_TYPES:
             return constant(
                 error_response(415, "Send the body as text/csv, or as XLSX with its media type")
             )
+        try:
+            encoding = check_encoding(charset) if charset else None
+        except BadFile as error:
+            return constant(error_response(415, f"charset: {error}"))
         if refusal := check_coding(headers):
             return constant(refusal)
         return RequestPlan(
-            partial(self._run, read_preconditions(headers, is_create=True)), begin=self._begin
+            partial(self._run, read_preconditions(headers, is_create=True), encoding),
+            begin=self._begin,
         )
 
     def _begin(self, request: Request) -> None:
@@ -115,8 +129,12 @@ class Imports:
         self._running.make_room()
         request.upload = self._arriving.take()
 
-    def _run(self, preconditions: Preconditions, request: Request) -> Deferred | Response:
+    def _run(
+        self, preconditions: Preconditions, charset: str | None, request: Request
+    ) -> Deferred | Response:
         options = parse_import_query(request.target.partition(b"?")[2])
+        if charset and options.encoding is None:
+            options = replace(options, encoding=charset)
         if request.upload is None:  # it came whole, because it is small
             request.upload = spool = self._running.take()
             if refusal := spool.append(request.body):
@@ -126,6 +144,8 @@ class Imports:
             spool = request.upload
             self._running.admit(spool)
         request.upload = None
+        if wants_look(request.target.partition(b"?")[2]):
+            return Deferred(asyncio.ensure_future(self._look(spool, layout_of(options))))
         options = replace(options, token_number=request.token_number)
         opened = partial(_open, spool, options, preconditions, request.key)
         return Deferred(asyncio.ensure_future(self._import(spool, opened)))
@@ -156,6 +176,26 @@ class Imports:
         # would keep each other in memory, and the spool with them.
         raise Unavailable(TOO_SLOW, Outcome.UNKNOWN)
 
+    async def _look(self, spool: Spool, layout: Layout) -> Response:
+        """Respond with what a file is. Writes nothing."""
+        try:
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                with releasing(spool):
+                    known = await self._collection.with_snapshot(known_to, Interruption())
+                    spool.seek(0)
+                    work = partial(look, spool, layout, known, limits=_LIMITS)
+                    return Response(_encode(await run_in_thread(work)), JSON)
+        except BadFile as error:
+            raise _invalid(error) from None
+        except ReaderEnded as error:
+            emit(Event.READER_ENDED, why=error.why)
+            raise
+        except TimeoutError:
+            pass  # as below
+        except OSError as error:
+            raise not_written(error) from None
+        raise Unavailable(TOO_SLOW)
+
     async def _import_rows(self, rows: Reading, options: Import) -> Response:
         body: Report | _Refusal
         check = until(PLAN_TIMEOUT, TOO_SLOW)
@@ -174,6 +214,14 @@ class Imports:
             status, current = 422, b""
         await run_in_thread(partial(rows.describe, body.problems))
         return Response(_encode(body), JSON, status, tag=current)
+
+
+def _media_type(value: bytes) -> tuple[str, str]:
+    """Return the type that a field names, and its charset, "" without one."""
+    message = Message()
+    message["content-type"] = value.decode("latin-1").replace("\r", "").replace("\n", "")
+    charset = message.get_param("charset", "")
+    return message.get_content_type(), charset if isinstance(charset, str) else ""
 
 
 def _tag(counts: Counts) -> bytes:
@@ -195,8 +243,10 @@ def _open(
 
 def _invalid(error: BadFile) -> InvalidInput:
     text = str(error)
-    if error.value:
-        text = f"{error}: try {error.parameter}={error.value}"
+    if error.query:
+        text += f": try {error.query}"
+    elif error.value:
+        text += f": try {error.parameter}={error.value}"
     violation = Violation(Reason.BAD_FILE, sentence=text)
     if error.parameter:
         return InvalidInput("query", {error.parameter: violation})

@@ -1,0 +1,27 @@
+"""Cells that are more than a text: what JSON and workbooks have and no store can."""
+
+
+class NoText(str):
+    """A list or an object of JSON, as JSON: no field of a store can be that."""
+
+    __slots__ = ()
+
+
+class BadCell(str):
+    """A cell of a workbook without a value that a person could have meant; its text is what the
+    sheet shows."""
+
+    __slots__ = ()
+
+    @property
+    def why(self) -> str:
+        """What is wrong with it, after the name of its column."""
+        if self:
+            return f"has an error ({self})"
+        return "is a formula without a value: open and save the file in a spreadsheet"
+
+
+class BrokenRow(list[object]):
+    """The cells of a line whose quotation mark is not closed."""
+
+    __slots__ = ()

@@ -1,0 +1,88 @@
+"""Which row of a file has the names of its columns: one that looks like headings, above rows that
+do not."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from storekeeper.sheets.headings import is_heading, role_of
+
+MAX_ROWS_ABOVE = 30
+"""Rows among which the header is looked for."""
+
+_MAX_TITLE_LENGTH = 60
+_MIN_ROWS = 3
+"""Rows that must differ from a header whose words are not known."""
+
+_NUMBER = re.compile(r"[\d\s.,:/()+%€$£-]*\d[\d\s.,:/()+%€$£-]*")
+
+Cells = Sequence[str]
+
+
+def find_header(rows: Sequence[Cells]) -> int | None:
+    """Return the place of the header among the first rows, which are not blank; None if there is
+    none."""
+    places = range(min(len(rows), MAX_ROWS_ABOVE))
+    width = _usual_width(rows)
+    known = [(_headings(rows[place], width), -place) for place in places]
+    best, place = max(known, default=(0, 0))
+    if best > 0:
+        return -place
+    return next((place for place in places if _differs(rows[place], rows[place + 1 :])), None)
+
+
+def list_rank(rows: Sequence[Cells]) -> int:
+    """Return how much the first rows of a sheet look like a list of stores: 2 if a heading says
+    what they are, 1 if they are a table, 0 if they are neither."""
+    place = find_header(rows)
+    if place is not None and place + 1 < len(rows):
+        roles = {role_of(cell) for cell in rows[place] if is_heading(cell)}
+        if "name" in roles or {"address", "street"} & roles:
+            return 2
+    wide = [row for row in rows if sum(map(bool, row)) > 1]
+    return int(len(wide) > 1 and 2 * len(wide) > len(rows))
+
+
+def _usual_width(rows: Sequence[Cells]) -> int:
+    """Return how many cells most rows have that are not blank."""
+    widths = Counter(sum(map(bool, row)) for row in rows)
+    return max(widths, key=lambda width: (widths[width], width), default=0)
+
+
+def _headings(row: Cells, width: int) -> int:
+    """Return how many cells of a row are headings, 0 if the row is not a header."""
+    cells = [cell for cell in row if cell.strip()]
+    headings = [cell for cell in cells if is_heading(cell)]
+    data = [cell for cell in cells if cell not in headings and _is_data(cell)]
+    if not headings or len(data) >= max(len(headings), 1) or (data and len(headings) < 2):
+        return 0
+    if len(cells) == 1 and width > 1 and role_of(headings[0]) not in ("name", "address"):
+        return 0
+    if len(cells) == 1 and width > 1 and headings[0].strip().casefold() not in ("name", "address"):
+        return 0  # a title such as "Stores"
+    return len(headings)
+
+
+def _is_data(cell: str) -> bool:
+    """Return whether a cell is the content of a store, and no heading."""
+    is_long = len(cell) > _MAX_TITLE_LENGTH
+    return is_long or any(map(str.isdigit, cell)) or "@" in cell or "://" in cell
+
+
+def _differs(row: Cells, below: Sequence[Cells]) -> bool:
+    """Return whether a row of words stands above numbers, whatever its language: in one column
+    of nothing but numbers, or in two whose cells have digits."""
+    cells = [cell for cell in row if cell.strip()]
+    rows = [each for each in below[:MAX_ROWS_ABOVE] if sum(map(bool, each)) > 1]
+    if len(cells) < 2 or len(set(cells)) < len(cells) or len(rows) < _MIN_ROWS:
+        return False
+    if any(map(_is_data, cells)):
+        return False
+    numbers = digits = 0
+    for place, cell in enumerate(row):
+        column = [each[place] for each in rows if place < len(each) and each[place].strip()]
+        if not cell.strip() or 10 * len(column) < 8 * len(rows):
+            continue
+        numbers += all(map(_NUMBER.fullmatch, column))
+        digits += all(any(map(str.isdigit, each)) for each in column)
+    return numbers > 0 or digits > 1

@@ -1,0 +1,78 @@
+"""JSON lines, and an array of JSON, as rows: one object each."""
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+
+from storekeeper.sheets import FIELDS, BadFile, Record
+from storekeeper.sheets.cells import NoText
+
+_SAMPLE = 100
+"""Objects whose keys are the columns, with the fields of a store."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+Numbered = Iterator[tuple[int, Mapping[str, object]]]
+
+
+def of_lines(lines: Iterator[str]) -> Iterator[Record]:
+    """Yield the keys of JSON lines, then the cells of each. Raises BadFile."""
+    return _records(_objects(lines))
+
+
+def of_array(lines: Iterator[str]) -> Iterator[Record]:
+    """Yield the keys of the objects of one array, then the cells of each. Raises BadFile."""
+    return _records(_items("".join(lines)))
+
+
+def _records(objects: Numbered) -> Iterator[Record]:
+    sample = list(islice(objects, _SAMPLE))
+    if not sample:
+        return
+    columns = list(dict.fromkeys(chain(*(each for _, each in sample), FIELDS)))
+    yield sample[0][0], list[object](columns)
+    for number, record in chain(sample, objects):
+        yield number, [record.get(name) for name in columns]
+
+
+def _objects(lines: Iterator[str]) -> Numbered:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield number, _object(line, number)
+
+
+def _items(text: str) -> Numbered:
+    """Yield the objects of an array, each with the line where it begins."""
+    scan = json.JSONDecoder().raw_decode
+    at, number = text.index("[") + 1, 1
+    counted = 0
+    while True:
+        at += len(text[at : at + 1_000_000]) - len(text[at : at + 1_000_000].lstrip(" \t\r\n,"))
+        number += text.count("\n", counted, at)
+        counted = at
+        if text.startswith("]", at):
+            return
+        try:
+            _, end = scan(text, at)
+        except (json.JSONDecodeError, RecursionError):
+            raise BadFile(f"line {number}: not a JSON object") from None
+        yield number, _object(text[at:end], number)
+        at = end
+
+
+def _object(text: str, number: int) -> Mapping[str, object]:
+    try:
+        return {name: _cell(value) for name, value in _decode(text).items()}
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        raise BadFile(f"line {number}: not a JSON object") from None
+
+
+def _cell(value: object) -> object:
+    """Return a value of JSON as a cell. Raises RecursionError."""
+    if value is None:
+        return ""
+    return NoText(_encode(value).decode()) if isinstance(value, list | dict) else value

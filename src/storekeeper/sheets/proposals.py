@@ -1,0 +1,305 @@
+"""What the columns of a file are for stores: a pure function that proposes name, address and key,
+with a reason for each."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from storekeeper.domain.intake import KEY_PREFIX
+from storekeeper.sheets import FIELDS
+from storekeeper.sheets.headings import ADDRESS_ROLES, STRONG_ROLES, role_of
+from storekeeper.sheets.looks import Choice
+from storekeeper.sheets.roles import Column, File, cells_of, roles_of
+
+_MIN_FILLED = 0.9
+"""The share of rows that must have a key."""
+
+_MAX_REPEATED = 0.25
+"""The share of rows whose key may occur again, if it is called like one: these rows are bad."""
+
+_WHOLE = "it has the whole address"
+
+
+class Proposal(NamedTuple):
+    """What columns are used for. `roles` has one for each column; `dropped` are those of an
+    address that are not used; `unsaid` those choices that are not the only reading."""
+
+    name: Choice
+    address: Choice
+    match: Choice
+    match_choices: list[str]
+    roles: list[str]
+    uses: list[str]
+    dropped: list[str]
+    unsaid: list[str]
+
+
+def propose(file: File) -> Proposal:
+    """Return what the columns of a file are used for."""
+    roles = roles_of(file)
+    name = _name(file, roles)
+    address = _address(file, roles, name.value)
+    match, choices = _match(file, roles, name.value)
+    uses = _uses(file, name.value, address.value, match.value)
+    dropped = [
+        column.name
+        for column, role, use in zip(file.columns, roles, uses, strict=True)
+        if role in ADDRESS_ROLES and not use and column.name and column.filled
+    ]
+    if address.reason == _WHOLE:
+        dropped = []
+    unsaid = _unsaid(file, roles, name, address, match)
+    return Proposal(name, address, match, choices, roles, uses, dropped, unsaid)
+
+
+# The name.
+
+
+def _name(file: File, roles: Sequence[str]) -> Choice:
+    if "name" in file.maps:
+        return Choice(file.maps["name"], "as you say")
+    found = [place for place, role in enumerate(roles) if role == "name"]
+    if not found:
+        return Choice(None, "no column has names")
+    place = min(found, key=lambda each: _rank_of_name(file, each))
+    column = file.columns[place]
+    if not file.has_header:
+        return Choice(column.name, "its cells look like names")
+    why = "it is called so" if role_of(column.name) == "name" else "its cells look like names"
+    if column.distinct is not None and column.distinct < column.filled:
+        return Choice(column.name, f"{why}; some names occur more than once")
+    return Choice(column.name, why)
+
+
+def _rank_of_name(file: File, place: int) -> tuple[bool, bool, bool, int]:
+    """Return what is least for the column that has the names: called exactly so, filled, and with
+    names that tell stores apart."""
+    column = file.columns[place]
+    is_exact = _plain(column.name) == "name"
+    rows = max(file.rows, 1)
+    repeats = column.distinct is not None and 2 * column.distinct <= column.filled
+    return not is_exact, 2 * column.filled < rows, repeats and file.rows > 1, place
+
+
+# The address.
+
+
+def _address(file: File, roles: Sequence[str], name: str | None) -> Choice:
+    if "address" in file.maps:
+        said = file.maps["address"]
+        return Choice(said or None, "as you say")
+    found = _places(file, roles, name)
+    if not found:
+        return Choice(None, "no column looks like an address: stores get none")
+    own = {each: file.columns[place].name for each, place in found.items()}
+    whole = found.get("address")
+    if whole is not None and (len(found) == 1 or _has_all(file, whole, found)):
+        return Choice(own["address"], _WHOLE)
+    if len(own) == 1:
+        return Choice(next(iter(own.values())), "it is the only part of an address")
+    return Choice(_template(found, own), "these are the parts of an address, as people write it")
+
+
+def _places(file: File, roles: Sequence[str], name: str | None) -> dict[str, int]:
+    """Return the places of the columns that an address is made of, by role."""
+    found: dict[str, int] = {}
+    for place, role in enumerate(roles):
+        column = file.columns[place]
+        if role not in ADDRESS_ROLES or not column.filled or column.name == name:
+            continue
+        if set(column.name) & set("{}"):
+            continue
+        found.setdefault(role, place)
+    for role in ("region", "postcode 2"):
+        found.pop(role, None)
+    if "state" in found:
+        found.pop("county", None)
+    if "district" in found and "city" not in found:
+        found["city"] = found.pop("district")
+    if "country" in found and not _tells_apart(file.columns[found["country"]]):
+        del found["country"]
+    if not set(found) & set(STRONG_ROLES):
+        return {}
+    return found
+
+
+def _tells_apart(country: Column) -> bool:
+    """Return whether countries are names, and differ."""
+    cells = cells_of(country)
+    return (country.distinct or 0) > 1 and not all(len(cell) <= 3 for cell in cells)
+
+
+def _has_all(file: File, whole: int, found: Mapping[str, int]) -> bool:
+    """Return whether the addresses of a column contain the towns or streets of other ones."""
+    cells = file.columns[whole].examples
+    for role in ("city", "street", "postcode", "place"):
+        if role not in found:
+            continue
+        others = file.columns[found[role]].examples
+        pairs = [(cell, other) for cell, other in zip(cells, others, strict=False) if other.strip()]
+        within = [_plain(other) in _plain(cell) for cell, other in pairs]
+        if pairs and 10 * sum(within) < 8 * len(pairs):
+            return False
+    return True
+
+
+def _template(places: Mapping[str, int], names: Mapping[str, str]) -> str:
+    """Return the template of an address, in the order in which people write one."""
+
+    def group(*roles: str) -> str:
+        used = sorted((each for each in roles if each in places), key=lambda each: places[each])
+        return " ".join(f"{{{names[each]}}}" for each in used)
+
+    def alone(role: str) -> str:
+        return group(role)
+
+    if "address" in places and "street" in places:
+        streets = [alone("address"), group("number", "street")]
+    else:
+        streets = [group("number", "street", "address")]
+    streets += [alone("line 2"), alone("line 3"), alone("district")]
+    if "state" in places:
+        town = _with_state(places, names)
+    elif "county" in places:
+        town = [alone("city"), alone("county"), alone("postcode")]
+    else:
+        town = [group("postcode", "city")]
+    parts = [*streets, alone("place"), *town, alone("country")]
+    return ", ".join(part for part in parts if part)
+
+
+def _with_state(places: Mapping[str, int], names: Mapping[str, str]) -> list[str]:
+    """Return town, state and postcode: where the postcode stands first, it stays there."""
+    cells = {role: f"{{{names[role]}}}" for role in ("city", "state", "postcode") if role in names}
+    postcode, city, state = (cells.get(role, "") for role in ("postcode", "city", "state"))
+    if postcode and city and places["postcode"] < places["city"]:
+        return [f"{postcode} {city}", state]
+    return [city, " ".join(part for part in (state, postcode) if part)]
+
+
+# The key.
+
+
+def _match(file: File, roles: Sequence[str], name: str | None) -> tuple[Choice, list[str]]:
+    """Return what tells the store of a row, and what else could."""
+    keys = [place for place, role in enumerate(roles) if role in ("key", "id")]
+    good = [place for place in keys if _is_key(file, file.columns[place])]
+    choices = [as_match(file.columns[place].name) for place in good]
+    is_own = _is_own_export(file)
+    ids = [place for place in keys if _plain(file.columns[place].name) == "id"]
+    if ids and (is_own or not file.list_is_empty):
+        choices.insert(0, "id")
+    if name is not None and _is_unique(file, name):
+        choices.append("name")
+    if file.match is not None:
+        return Choice(file.match, "as you say"), choices
+    if file.add:
+        return Choice(None, "as you say: all rows are new stores"), choices
+    if is_own:
+        return Choice("id", "the file is an export of a list like this one"), choices
+    known = [place for place in good if _is_known(file, file.columns[place].name)]
+    if known:
+        column = file.columns[known[0]].name
+        return Choice(as_match(column), "the list has these numbers"), choices
+    if ids and not file.list_is_empty:
+        why = "say whether these are the ids of this list, or numbers of your own"
+        return Choice(None, why), choices
+    if good:
+        column = file.columns[good[0]].name
+        return Choice(as_match(column), _why_key(file, file.columns[good[0]])), choices
+    if "name" in choices:
+        return Choice("name", "no column is a key, and no name occurs twice"), choices
+    return Choice(None, "no column is a key, and names occur more than once"), choices
+
+
+def as_match(column: str) -> str:
+    """Return how the keys of a column are asked for."""
+    plain = _plain(column)
+    return f"{KEY_PREFIX}{column}" if plain in FIELDS else column
+
+
+def _why_key(file: File, column: Column) -> str:
+    repeated = column.filled - (column.distinct or 0)
+    why = "a number of your own for each store"
+    if repeated:
+        why += f"; {repeated:,} of them occur more than once, and those rows are bad"
+    if not file.list_is_empty:
+        why += "; the list has none of these numbers yet, so each row is a new store unless you say --adopt"
+    return why
+
+
+def _is_key(file: File, column: Column) -> bool:
+    """Return whether a column tells the rows apart."""
+    if not column.filled or column.distinct is None or column.filled < _MIN_FILLED * file.rows:
+        return False
+    return column.filled - column.distinct <= _MAX_REPEATED * column.filled
+
+
+def _is_unique(file: File, name: str) -> bool:
+    column = next((each for each in file.columns if _plain(each.name) == _plain(name)), None)
+    return column is not None and bool(column.filled) and column.distinct == column.filled
+
+
+def _is_known(file: File, name: str) -> bool:
+    plain = "".join(_plain(name).removeprefix(KEY_PREFIX).split())
+    return plain in {"".join(_plain(each).split()) for each in file.known_keys}
+
+
+def _is_own_export(file: File) -> bool:
+    """Return whether a file has the columns of our exports, and versions in them."""
+    own = {_plain(column.name): column for column in file.columns}
+    if not {"id", "name", "version"} <= own.keys():
+        return False
+    return any(re.fullmatch(r"\d{1,18}\.[a-z2-7]{8}", cell) for cell in cells_of(own["version"]))
+
+
+# What is used, and what must be said.
+
+
+def _uses(file: File, name: str | None, address: str | None, match: str | None) -> list[str]:
+    in_address = {_plain(each) for each in re.findall(r"\{([^{}]*)\}", address or "")}
+    in_address |= {_plain(address or "")}
+    key = _plain(match or "").removeprefix(KEY_PREFIX)
+    uses = []
+    for column in file.columns:
+        plain = _plain(column.name)
+        use = ""
+        if plain and plain == _plain(name or ""):
+            use = "name"
+        elif plain and plain in in_address:
+            use = "address"
+        elif plain and plain.removeprefix(KEY_PREFIX) == key:
+            use = "key"
+        elif plain == "version" and _is_own_export(file):
+            use = "version"
+        uses.append(use)
+    return uses
+
+
+def _unsaid(
+    file: File, roles: Sequence[str], name: Choice, address: Choice, match: Choice
+) -> list[str]:
+    """Return which of map and match an import must be told."""
+    own = [_plain(column.name) for column in file.columns]
+    unsaid = []
+    names_itself = "name" in own and not any(each.startswith("name (") for each in own)
+    needs_name = "name" not in file.maps and name.value is not None and not names_itself
+    addresses = [
+        column.name
+        for column, role in zip(file.columns, roles, strict=True)
+        if role in STRONG_ROLES and column.filled and column.name != name.value
+    ]
+    is_plain = address.value is None or _plain(address.value) == "address"
+    is_only = is_plain and {_plain(each) for each in addresses} <= {"address"}
+    needs_address = "address" not in file.maps and bool(addresses) and not is_only
+    if needs_name or (needs_address and not _is_own_export(file)):
+        unsaid.append("map")
+    is_told = file.match is not None or file.add
+    is_new = file.list_is_empty and match.value in (None, "name", "id")
+    if not is_told and not is_new:
+        unsaid.append("match")
+    return unsaid
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold()
