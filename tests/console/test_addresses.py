@@ -45,9 +45,9 @@ def test_a_link_replaces_a_token_that_works_only_if_the_person_says_so(
     mine, other = guarded.add_token("mine"), guarded.add_token("of somebody else")
     id = add(guarded.service, "One", authorization=f"Bearer {mine}")
     page = open_console(guarded.service, f"#token={mine}")
-    for answer in ("Keep my token", "Escape"):
+    for answer in ("Keep my key", "Escape"):
         follow_link(page, other)
-        page.sees("Use the token of this link?")
+        page.sees("Use the key of this link?")
         assert kept(page) == mine
         if answer == "Escape":
             page.page.keyboard.press("Escape")
@@ -57,7 +57,7 @@ def test_a_link_replaces_a_token_that_works_only_if_the_person_says_so(
         assert kept(page) == mine
         saves(page, guarded, id, answer)
     page.page.evaluate("(token) => { location.hash = `token=${token}`; }", other)
-    page.button("Use the token of the link").click()
+    page.button("Use the key of the link").click()
     expect(page.page.get_by_role("dialog")).to_have_count(0)
     assert kept(page) == other
     saves(page, guarded, id, "Theirs")
@@ -82,7 +82,7 @@ def test_a_link_whose_token_does_not_work_changes_nothing(
     mine = guarded.add_token("that stays")
     id = add(guarded.service, "One", authorization=f"Bearer {mine}")
     page = open_console(guarded.service, f"#token={mine}", refusals=True)
-    for token, said in ((UNKNOWN, "The token of this link does not work"), ("x", "not a complete")):
+    for token, said in ((UNKNOWN, "The key of this link does not work"), ("x", "not a complete")):
         follow_link(page, token)
         page.sees(said)
         assert kept(page) == mine
@@ -105,7 +105,7 @@ def test_a_token_of_a_link_waits_until_the_service_can_tell_whether_it_works(
 
     page.page.route("**/api/stores?limit=1", refuse)
     follow_link(page, other)
-    page.sees("Use the token of this link?")
+    page.sees("Use the key of this link?")
     assert len(away) == 4
     assert kept(page) == mine
 
@@ -236,6 +236,7 @@ def test_signing_out_in_one_tab_signs_the_others_out_and_another_console_does_no
     with first.page.expect_navigation():
         second.get_by_role("button", name="Sign out").click()
     expect(first.name).to_have_value("Still signed in")
-    first.name.fill("Signed out")
-    first.button("Save").click()
-    first.sees("This service asks for a token")
+    first.sees("To change stores, you need a key.")
+    expect(first.name).not_to_be_editable()
+    first.button("Give a key").click()
+    first.sees("This list asks for a key")

@@ -67,7 +67,7 @@ def test_nothing_that_others_do_moves_the_buttons(shop: Running, open_console: O
     assert page.button("Save").bounding_box() == before
     page.page.context.set_offline(True)
     page.page.evaluate("dispatchEvent(new Event('token'))")  # ends the stream, which stays open
-    page.sees("The service cannot be reached")
+    page.sees("No connection to the list")
     assert page.button("Save").bounding_box() == before
     page.page.context.set_offline(False)
     page.button("Discard").click()

@@ -23,7 +23,7 @@ def test_the_network_goes_away_while_one_types_and_all_goes_on_by_itself(
     page.page.context.set_offline(True)
     page.name.fill("Typed offline")
     page.button("Save").click()
-    page.sees("The service cannot be reached")
+    page.sees("No connection to the list")
     expect(page.page.locator("#live")).to_have_text("Reconnecting")
     page.page.context.set_offline(False)
     page.saved()
@@ -95,16 +95,19 @@ def test_a_service_that_asks_for_a_token_gets_one_and_sign_out_forgets_it(
         add(service, "One", authorization=f"Bearer {writer}")
         page = open_console(service, size=PHONE, refusals=True)
         give(page, "skt_too_short")
-        page.sees("This is not a complete token")
+        page.sees("This is not a complete key")
         page.open(f"#token={reader}")
         page.row(1).click()
+        page.sees("Your key may only read.")
+        expect(page.name).not_to_be_editable()
+        expect(page.button("Save")).to_be_hidden()
+        page.sees("Live")
+        page.button("Give a key").click()
+        give(page, writer)
         page.name.fill("Uno")
         page.button("Save").click()
-        page.sees("Your token may only read")
-        page.sees("Live")
-        give(page, writer)
         page.saved()
-        page.page.get_by_text("anna").first.wait_for()
+        page.page.locator(".history").get_by_text("anna").first.wait_for()
         page.page.reload()
         expect(page.name).to_have_value("Uno")
         page.button("Menu").click()
@@ -127,19 +130,19 @@ def test_a_service_that_asks_for_a_token_gets_one_and_sign_out_forgets_it(
 
 
 def give(page: Console, token: str) -> None:
-    page.page.get_by_role("textbox", name="Token").fill(token)
-    page.button("Use this token").click()
+    page.page.get_by_role("textbox", name="Key").fill(token)
+    page.button("Use this key").click()
 
 
-@pytest.mark.parametrize("button", ["Use this token", "Cancel"])
+@pytest.mark.parametrize("button", ["Use this key", "Cancel"])
 def test_a_dialog_is_gone_at_the_moment_at_which_it_closes(
     shop: Running, open_console: Open, button: str
 ) -> None:
     """Its event `close` may come a frame later: until then, its title would be a second one."""
     page = open_console(shop)
     page.button("Menu").click()
-    page.button("Give a token").click()
-    page.page.get_by_role("textbox", name="Token").fill("skt_" + "a" * 49)
+    page.button("Give a key").click()
+    page.page.get_by_role("textbox", name="Key").fill("skt_" + "a" * 49)
     left = page.button(button).evaluate(
         "(button) => { button.click(); return document.querySelectorAll('dialog').length; }"
     )
@@ -155,7 +158,7 @@ def test_text_survives_a_token_that_expires(guarded: Guarded, open_console: Open
     page.name.fill("Typed with the old token")
     guarded.revoke("expires", first)
     page.button("Save").click()
-    page.sees("is not good any more")
+    page.sees("no longer works")
     page.page.reload()
     give(page, second)
     expect(page.name).to_have_value("Typed with the old token")

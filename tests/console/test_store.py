@@ -138,7 +138,7 @@ def test_a_service_that_is_killed_between_click_and_response_has_the_store_once(
         keys = lose_response(page.page, "/api/stores", lambda: service.stop(signal.SIGKILL))
         page.name.fill("Pier Kiosk")
         page.button("Create store").click()
-        page.sees("The service cannot be reached")
+        page.sees("No connection to the list")
     with serving(tmp_path, port) as again:
         expect(page.page.locator("h1")).to_have_text("Pier Kiosk")
         assert page.address == "?store=1"
@@ -193,8 +193,8 @@ def test_a_token_that_is_revoked_in_the_middle_leads_to_another_and_no_second_st
     lose_response(page.page, "/api/stores", lambda: guarded.revoke("revoked", first))
     page.name.fill("Pier Kiosk")
     page.button("Create store").click()
-    page.page.get_by_role("textbox", name="Token").fill(second)
-    page.button("Use this token").click()
+    page.page.get_by_role("textbox", name="Key").fill(second)
+    page.button("Use this key").click()
     page.sees("Was this store created?")
     page.button(f"Yes, open store {len(stores_of(guarded.service))}").click()
     expect(page.page.locator("h1")).to_have_text("Pier Kiosk")
@@ -212,8 +212,8 @@ def test_a_save_whose_key_counts_no_longer_is_known_by_what_the_store_is(
     keys = lose_response(page.page, f"/api/stores/{id}", lambda: guarded.revoke("saves", first))
     page.name.fill("After")
     page.button("Save").click()
-    page.page.get_by_role("textbox", name="Token").fill(second)
-    page.button("Use this token").click()
+    page.page.get_by_role("textbox", name="Key").fill(second)
+    page.button("Use this key").click()
     page.saved()
     assert len(set(keys)) > 1
     expect(page.page.get_by_role("dialog")).to_have_count(0)

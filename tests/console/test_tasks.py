@@ -172,15 +172,15 @@ def test_round_trip(shop: Running, open_console: Open) -> None:
     assert (found[int(edited[0])], found[int(other[0])]) == ("From the sheet", "Faster")
 
 
-@task("Give a token, and sign out")
+@task("Give a key, and sign out")
 def test_token(shop: Running, open_console: Open) -> None:
     """`test_states` has all the ways that this can go."""
     page = open_console(shop)
     page.button("Menu").click()
-    page.button("Give a token").click()
+    page.button("Give a key").click()
     page.page.get_by_label("This is a shared computer").check()
-    page.page.get_by_role("textbox", name="Token").fill("skt_" + "a" * 49)
-    page.button("Use this token").click()
+    page.page.get_by_role("textbox", name="Key").fill("skt_" + "a" * 49)
+    page.button("Use this key").click()
     page.button("Menu").click()
     page.button("Sign out").click()
     page.sees("Live")

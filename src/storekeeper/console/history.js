@@ -50,11 +50,12 @@ export class History {
     );
   }
 
-  /** While there is unsaved text, no version may take its place. */
-  lock(isLocked) {
-    this.isLocked = isLocked;
+  /** While there is unsaved text, no version may take its place; who may only read brings none back. */
+  lock(isLocked, isHidden = this.isHidden) {
+    [this.isLocked, this.isHidden] = [isLocked, isHidden];
     for (const restore of this.items.querySelectorAll("button")) {
       restore.disabled = isLocked;
+      restore.hidden = isHidden;
       restore.title = isLocked ? words.history.locked : "";
     }
   }

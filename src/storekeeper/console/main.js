@@ -5,6 +5,7 @@ import { button, debounce, find, h } from "./dom.js";
 import { keep, recall } from "./keep.js";
 import { List } from "./list.js";
 import { listen } from "./live.js";
+import { findOutWhoIAm, me } from "./me.js";
 import { notify } from "./notice.js";
 import { own, resume } from "./outbox.js";
 import { Recent, unseen } from "./recent.js";
@@ -36,6 +37,7 @@ function drawMenu() {
   const shortcut = h("input", { type: "checkbox", checked: recall("shortcut", true) });
   shortcut.addEventListener("change", () => keep("shortcut", shortcut.checked));
   find("menu").replaceChildren(
+    h("p", { class: "hint" }, words.menu.me(me)),
     h("a", { href: new URL("../docs", BASE).href }, words.menu.reference),
     h("a", { href: new URL("../openapi.json", BASE).href }, words.menu.document),
     h("label", { class: "check" }, shortcut, h("span", {}, words.menu.shortcut)),
@@ -117,8 +119,11 @@ function key(event) {
 }
 
 health.listeners.add(drawLive);
+me.listeners.add(drawMenu);
+me.listeners.add(() => (find("me").textContent = me.name ?? ""));
 takeFromAddress();
 frame();
+findOutWhoIAm();
 await nameTab();
 unseen.pin();
 window.addEventListener("place", follow);

@@ -6,6 +6,7 @@ import { Fields } from "./fields.js";
 import { time, who } from "./format.js";
 import { History } from "./history.js";
 import { forget, keep, recall } from "./keep.js";
+import { me } from "./me.js";
 import { notify } from "./notice.js";
 import { drop, pending, watch, write } from "./outbox.js";
 import { go } from "./route.js";
@@ -30,10 +31,12 @@ export class Store {
     this.next = button("", () => this.save(true));
     this.discards = button(words.store.discard, () => this.discard(), { class: "quiet", hidden: true });
     this.status = h("p", { class: "status", role: "status" });
+    this.mayNot = h("p", { class: "status", hidden: true });
+    this.actions = h("div", { class: "actions" }, this.saves, this.next, this.discards);
+    me.listeners.add(() => this.lock(Boolean(this.id && pending(this.id))));
     this.form = h("form", { novalidate: true, onsubmit: (event) => (event.preventDefault(), this.save(false)) },
       this.fields.nodes,
-      h("div", { class: "actions" }, this.saves, this.next, this.discards),
-      this.status,
+      this.actions, this.mayNot, this.status,
     );
     this.history = new History((version, at) => this.restore(version, at));
     this.node = h("aside", { class: "store", hidden: true, onkeydown: (event) => this.key(event) },
@@ -163,7 +166,7 @@ export class Store {
 
   /** Save what is typed; then go on to the next store, or to a further new one. */
   save(andNext) {
-    if (this.form.hidden || pending(this.id)) return;
+    if (this.form.hidden || this.actions.hidden || pending(this.id)) return;
     this.update(true);
     const { wrong } = this.fields;
     if (wrong) {
@@ -191,8 +194,15 @@ export class Store {
     if (state === "dropped") this.typed();
   }
 
+  /** Let nobody type while a write is under way, nor who may only read. */
   lock(isLocked) {
-    this.fields.lock(isLocked);
+    const mayWrite = me.scope === "write";
+    this.fields.lock(isLocked || !mayWrite);
+    this.actions.hidden = !mayWrite;
+    this.mayNot.hidden = mayWrite;
+    this.mayNot.replaceChildren(words.store.readonly(me), " ",
+      button(words.token.give, () => askForToken(me.name ? "readonly" : "token"), { class: "small" }));
+    this.history.lock(this.isDirty, !mayWrite);
     this.form.setAttribute("aria-busy", String(isLocked));
     this.saves.disabled = this.next.disabled = this.discards.disabled = isLocked;
   }

@@ -14,7 +14,7 @@ const problems = {
   cut: ({ message }) => message,
   has_nulls: ({ column }) => `The ${column} has a character that cannot be stored`,
   not_text: ({ column }) => `The ${column} is not a text`,
-  not_version: ({ value }) => `${value} is not the version of an export`,
+  not_version: ({ value }) => `${value} does not come from an export of this list`,
   repeated: ({ column, value }) => `The ${column} ${value} occurs more than once in the file`,
   required: ({ column }) => `The ${column} is missing`,
   too_large: () => "The row is too long to be stored",
@@ -28,14 +28,15 @@ const problems = {
 export const words = {
   title: "Stores", id: "id", name: "Name", address: "Address",
   none: { name: "no name", address: "no address" },
-  someone: "Someone", withoutToken: "Someone without a token", close: "Close", cancel: "Cancel",
+  someone: "Someone", withoutToken: "Someone without a key", close: "Close", cancel: "Cancel",
   loading: "Loading…", pages: "Pages", skip: "Skip to the content",
 
   live: { live: "Live", lost: "Reconnecting" },
 
   menu: {
-    title: "Menu", reference: "Reference of the API", document: "OpenAPI document",
-    shortcut: "The key / goes to the search",
+    title: "Menu", reference: "For programmers: the API", document: "OpenAPI document",
+    shortcut: "The key / goes to the search", help: "Help",
+    me: ({ name, scope }) => `${name ?? "Without a key"}, ${scope === "write" ? "may edit" : "may only read"}`,
   },
 
   list: {
@@ -62,12 +63,13 @@ export const words = {
     missingWhy: "Perhaps the address has a wrong number. Stores are never deleted.", saving: "Saving…",
     repeating: "Not confirmed yet. Trying again…",
     waiting: "No response yet. It is tried again until there is one; you may leave this page.",
-    token: "Waiting for a token that may write. Your text is kept.", stop: "Stop and go on editing",
+    token: "Waiting for a key that may edit. Your text is kept.", stop: "Stop and go on editing",
     saved: "Saved", same: "Nothing to save", last: "This was the last store of the list.",
     created: (id) => `Store ${id} was created.`,
-    refused: (message) => `Not saved. The service says: ${message}`,
+    refused: (message) => `Not saved: ${message}.`,
     changed: (who) =>
       `${who ?? "Someone"} changed this store while you were editing. Your text is untouched; Save shows both.`,
+    readonly: ({ name }) => (name ? "Your key may only read." : "To change stores, you need a key."),
     updated: (who) => `${who} changed this store`,
     restored: "This is the earlier version. Save to bring it back",
   },
@@ -107,26 +109,26 @@ export const words = {
   },
 
   token: {
-    title: "Give a token", label: "Token",
-    needed: "This service asks for a token, which begins with skt_. Whoever runs it can make one for you.",
-    refused: "The token that you gave is not good any more. What you typed is kept.",
-    readonly: "Your token may only read. To save, give one that may write. What you typed is kept.",
-    malformed: "This is not a complete token: one begins with skt_ and has 53 characters.",
-    shared: "This is a shared computer: forget the token with this tab", use: "Use this token",
-    give: "Give a token", out: "Sign out",
-    another: "Use the token of this link?",
+    title: "Give a key", label: "Key",
+    needed: "This list asks for a key, which begins with skt_. The person who runs it can make one for you.",
+    refused: "Your key no longer works. What you typed is kept.",
+    readonly: "Your key may only read. To save, give one that may edit. What you typed is kept.",
+    malformed: "This is not a complete key: one begins with skt_ and has 53 characters.",
+    shared: "This is a shared computer: forget the key when this tab is closed", use: "Use this key",
+    give: "Give a key", out: "Sign out",
+    another: "Use the key of this link?",
     anotherWhy:
-      "This browser has a token that works. Keep it if you did not ask for another: with another person's token, " +
+      "This browser has a key that works. Keep it unless you asked for another: with another person's key, " +
       "what you change is recorded under their name.",
-    keepMine: "Keep my token", useOther: "Use the token of the link",
-    notTaken: "The token of this link does not work, so it was not used.",
+    keepMine: "Keep my key", useOther: "Use the key of the link",
+    notTaken: "The key of this link does not work, so it was not used.",
   },
 
   notices: {
-    offline: "The service cannot be reached. What you type is kept, and all goes on by itself when it is back.",
-    away: (reason) => `The service cannot do this now${reason && ` (${reason})`}. It is tried again by itself.`,
-    token: "This service asks for a token.", refused: "Your token is not good any more.",
-    readonly: "Your token may only read.", failed: "That did not work. Try again.",
+    offline: "No connection to the list. What you type is kept, and everything continues by itself once it is back.",
+    away: (reason) => `The list cannot respond now${reason && ` (${reason})`}. The page tries again by itself.`,
+    token: "This list asks for a key.", refused: "Your key no longer works.",
+    readonly: "Your key may only read.", failed: "That did not work. Try again.",
     unsaved: (target) => (target === "new" ? "The new store was not created." : `Store ${target} was not saved.`),
     open: "Show",
   },
@@ -136,8 +138,8 @@ export const words = {
     away: (status) => `a proxy responds in its place, with status ${status}`,
     refused: (status) =>
       status === 413
-        ? "A proxy on the way to the list lets nothing through that is this large."
-        : `A proxy on the way to the list refuses this, with status ${status}.`,
+        ? "A proxy on the way to the list lets nothing through that is this large"
+        : `A proxy on the way to the list refuses this, with status ${status}`,
   },
 
   recent: {
