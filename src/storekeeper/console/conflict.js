@@ -17,7 +17,7 @@ export async function resolveConflict({ id, base, theirs, mine, change }) {
   };
   const author = change ? who(change) : words.someone;
   const when = change ? [" ", words.conflict.when, " ", time(change.at), "."] : null;
-  const lead = [clashes.length ? words.conflict.choose : words.conflict.fits, when];
+  const lead = [words.conflict.choose, when];
   const closed = await ask({ title: words.conflict.title(author, id), lead, onsubmit: submit, onTitle: true, class: null },
     fields.map((field) => field.node),
     h("div", { class: "actions end" },

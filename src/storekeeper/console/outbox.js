@@ -3,7 +3,7 @@
 
 import { cursorOf, feed, isAway, lack, Lost, needToken, newKey, part, pause, request, send, tokenMark } from "./api.js";
 import { forget, keep, kept, recall } from "./keep.js";
-import { equal } from "./rules.js";
+import { equal, payload as asPayload } from "./rules.js";
 
 const MAX_AGE = 23 * 3600 * 1000; // the service keeps keys for a day
 
@@ -80,36 +80,54 @@ async function isSettled(target, tries) {
     await pause(tries);
     return false;
   }
-  const lacks = lack(response.status, "PUT");
+  const lacks = lack(response.status, "PATCH");
   if (lacks && write.mark !== tokenMark()) return false; // another token came meanwhile
   if (lacks) {
     tell(target, "token", pending(target));
     await needToken(lacks);
     return false;
   }
-  const done = response.status === 412 ? await foundDone(target, write) : null;
+  const now = response.status === 412 ? await request(`stores/${target}`) : null;
   if (pending(target)?.key !== write.key) return !pending(target); // dropped meanwhile
+  // The store is what was sent: the write was done, under a key that counts no longer.
+  const isDone = now?.status === 200 && equal(now.data, write.payload);
+  const merged = now?.status === 200 && !isDone && merge(write, now.data);
+  if (merged) {
+    keep(`pending:${target}`, { ...write, payload: merged, base: now.data, tag: now.tag, key: newKey(), at: Date.now() });
+    return false;
+  }
   forget(`pending:${target}`);
-  settle(target, write, done ?? response);
+  settle(target, write, isDone ? now : response);
   return true;
 }
 
-async function attempt(target, { payload, tag, key }) {
+async function attempt(target, { payload, base, tag, key }) {
   const headers = { "Content-Type": "application/json", "Idempotency-Key": key };
   if (tag) headers["If-Match"] = tag;
-  const [method, path] = target === "new" ? ["POST", "stores"] : ["PUT", `stores/${target}`];
+  const [method, path] = target === "new" ? ["POST", "stores"] : ["PATCH", `stores/${target}`];
+  const body = target === "new" ? payload : changes(payload, base);
   try {
-    return await send(path, { method, headers, body: JSON.stringify(payload) });
+    return await send(path, { method, headers, body: JSON.stringify(body) });
   } catch (error) {
     if (error instanceof Lost) return null;
     throw error;
   }
 }
 
-/** Read the store after a 412. If it is what was sent, the write was done, under a key that counts no longer. */
-async function foundDone(target, { payload }) {
-  const read = await request(`stores/${target}`);
-  return read.status === 200 && equal(read.data, payload) ? read : null;
+const FIELDS = ["name", "address"];
+const valueOf = (content, field) => content?.[field] ?? null;
+
+/** The fields that differ from the base, as a merge patch. */
+function changes(content, base) {
+  const changed = FIELDS.filter((field) => !base || valueOf(content, field) !== valueOf(base, field));
+  return Object.fromEntries(changed.map((field) => [field, valueOf(content, field)]));
+}
+
+/** What the store shall be if another client changed other fields than this write; null if both changed one. */
+function merge({ payload, base }, theirs) {
+  const [ours, others] = [changes(payload, base), changes(theirs, base)];
+  const clashes = FIELDS.some((field) => field in ours && field in others && ours[field] !== others[field]);
+  return clashes || !base ? null : asPayload({ name: theirs.name, address: theirs.address, ...ours });
 }
 
 function settle(target, { payload, base }, { status, data, tag: now }) {

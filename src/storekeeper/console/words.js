@@ -94,7 +94,6 @@ export const words = {
   conflict: {
     title: (who, id) => `${who} changed store ${id} while you were editing`,
     choose: "Nothing is lost. Choose what the store should be.",
-    fits: "Nothing is lost, and both changes fit together. This is what Save stores.",
     when: "They saved it", before: "Before", theirs: "Theirs", mine: "Yours", other: "Something else",
     missing: "Choose one.", back: "Go on editing",
     sides: { same: "unchanged", theirs: "their change", mine: "your change", both: "both the same" },
