@@ -6,7 +6,8 @@ compile() {
   "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --no-header --no-annotate --no-strip-extras "$@"
 }
-compile pyproject.toml --all-extras -o requirements/run.txt
+compile pyproject.toml --extra postgres --extra excel --extra client -o requirements/run.txt
+compile pyproject.toml --extra mcp -c requirements/run.txt -o requirements/mcp.txt
 compile requirements/build.in -c requirements/run.txt -o requirements/build.txt
 compile pyproject.toml --all-extras requirements/build.in requirements/dev.in \
   -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt

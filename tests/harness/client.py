@@ -56,6 +56,7 @@ def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
 def locked(folder: Path) -> Iterator[None]:
     """Block every write to the database in a folder, as a long write of another process would."""
     other = apsw.Connection(str(folder / "stores.db"))
+    other.set_busy_timeout(int(1000 * TIMEOUT))  # others may be writing at this moment
     other.execute("BEGIN IMMEDIATE")
     try:
         yield

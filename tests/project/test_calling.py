@@ -35,7 +35,7 @@ ADDRESS = "http://127.0.0.1:8080"
 EDIT_IN_A_PAGE, ADD = (
     "\n".join(lines) for _, language, lines in blocks(CALLING) if language == "js"
 )
-EDIT, READ_ALL = (
+CLIENT, EDIT, READ_ALL = (
     "\n".join(lines) for _, language, lines in blocks(CALLING) if language == "python"
 )
 WITH_A_TOKEN = "Send a token"
@@ -100,6 +100,46 @@ def test_an_edit_by_curl_without_a_tag_is_not_sent(service: Running, tmp_path: P
             )
             assert "tag: parameter null or not set" in done.stderr
     assert version(service) == before
+
+
+def test_the_client_does_what_the_page_says(tmp_path: Path) -> None:
+    with serving(tmp_path, "--examples") as fresh:
+        done = python(CLIENT, fresh.port)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "4 stores; ['West Gate Kiosk']",
+        "5 West Gate Kiosk 1 West Road",
+        "6 West Gate Kiosk None",
+    ]
+
+
+def test_the_client_in_javascript_edits_and_adds_once_though_responses_are_lost(
+    service: Running,
+) -> None:
+    source = (ROOT / "examples/client.js").read_text()
+    program = """async ([source, url]) => {
+      const blob = new Blob([source], { type: "text/javascript" });
+      const { Stores, Refused } = await import(URL.createObjectURL(blob));
+      const real = window.fetch, stores = new Stores(url);
+      let count = 0;
+      window.fetch = async (...request) => {
+        const response = await real(...request);
+        if (count++ % 3 === 0) throw new TypeError("lost on the way back");
+        return response;
+      };
+      const made = await stores.create({ name: "Counter", address: "0" });
+      const up = (store) => ({ address: String(Number(store.address) + 1) });
+      await Promise.all([1, 2, 3, 4].map(() => stores.edit(made.id, up)));
+      const refused = await stores.create({ name: "" }).catch((error) => error);
+      window.fetch = real;
+      return [made.id, (await stores.get(made.id)).address, (await stores.search("counter")).length,
+              (await stores.list()).length, refused instanceof Refused, refused.status, refused.keys];
+    }"""
+    with browser.page() as (page, _):
+        page.goto(f"http://127.0.0.1:{service.port}/health/live")
+        found = page.evaluate(program, [source, f"http://127.0.0.1:{service.port}"])
+    count = len(service.request("GET", "/api/stores").json)
+    assert found == [count, "4", 1, count, True, 400, ["name"]]
 
 
 def test_a_program_edits_what_it_read_and_applies_its_change_again_when_somebody_was_faster(

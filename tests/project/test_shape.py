@@ -24,6 +24,7 @@ MAX_MEDIAN, MAX_P90 = 8, 25
 """Lines of a function."""
 
 MAY_IMPORT = {
+    "client": set[str](),
     "concurrency": {"domain"},
     "domain": set[str](),
     "log": set[str](),

@@ -64,7 +64,7 @@ def test_every_requirement_is_pinned_with_its_hashes_and_nothing_says_where_from
 
 def test_there_is_a_lock_for_whatever_is_asked_for() -> None:
     asked = {path.stem for path in (ROOT / "requirements").glob("*.in")}
-    assert {lock.stem for lock in LOCKS} == asked | {"run"}
+    assert {lock.stem for lock in LOCKS} == asked | {"run", "mcp"}
 
 
 def test_npm_locks_have_a_hash_for_each_package_and_no_address() -> None:

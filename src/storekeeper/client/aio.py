@@ -1,0 +1,178 @@
+"""The client for programs with asyncio."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from storekeeper.client import core, http
+from storekeeper.client.core import KEEP, Keep, Lost, Pause, Reply, Request, Steps
+from storekeeper.client.following import Event, Follower
+from storekeeper.client.model import ChangesPage, Listing, Store
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Calls one service, as `Client` does, without blocking the event loop.
+
+    Every method waits for the service for up to `patience` seconds.
+
+    A read is repeated while the service is away. A write has a key, and is repeated with it: it is
+    done once, or the client raises Unavailable, whose `key` lets the same be sent again later.
+    `http_client` is used instead of one of its own; then `url`, `token` and `timeout` are left to
+    it. Use it in an `async with` statement, or call `close`.
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        *,
+        token: str | None = None,
+        patience: float = 60.0,
+        timeout: float = 10.0,
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self.patience = patience
+        """Seconds for which a request is repeated while the service is away."""
+        self._http = http_client or httpx.AsyncClient(**http.options(url, token, timeout))
+
+    async def __aenter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the client."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def list(self, *, name: str | None = None, at: str | None = None) -> Listing:
+        """Return all stores, or those of exactly this name, as of one moment: now, or `at`."""
+        return await self.run(core.list_stores(name, at, self.patience))
+
+    async def search(self, words: str, limit: int = 50) -> tuple[Store, ...]:
+        """Return up to `limit` stores that have all these words in name or address."""
+        return tuple(await self.run(core.search(words, limit, self.patience)))
+
+    async def get(self, id: int, *, at: str | None = None) -> Store:
+        """Return one store, as it is or as it was at a moment. Raises NotFound."""
+        return await self.run(core.get(id, at, self.patience))
+
+    async def create(
+        self, name: str, address: str | None = None, *, tag: str | None = None, key: str = ""
+    ) -> Store:
+        """Add a store, once however often it is sent; with `tag`, only if the list still has it.
+
+        Without a `key` it gets one of its own.
+        """
+        return await self.run(core.create(name, address, tag, key, self.patience))
+
+    async def edit(self, id: int, change: Callable[[Store], Store]) -> Store:
+        """Replace a store with what `change` returns of it, based on what it is then.
+
+        If another client saves first, it is read and changed again. Raises NotFound.
+        """
+        return await self.run(core.edit(id, change, self.patience))
+
+    async def patch(
+        self,
+        id: int,
+        *,
+        name: str | Keep = KEEP,
+        address: str | Keep | None = KEEP,
+        tag: str | None = None,
+        key: str = "",
+    ) -> Store:
+        """Change one field of a store, or both; the other stays. An address of None removes it.
+
+        With `tag` only if the store still has it; if not, raises Conflict. Raises NotFound.
+        """
+        return await self.run(core.patch(id, name, address, tag, key, self.patience))
+
+    async def changes(
+        self,
+        after: str | None = None,
+        *,
+        limit: int = 100,
+        store: int | None = None,
+        latest: bool = False,
+    ) -> ChangesPage:
+        """Return a page of changes behind a cursor; of one store, or the latest ones first.
+
+        Raises EpochEnded after a restore.
+        """
+        return await self.run(core.changes(after, limit, store, self.patience, latest=latest))
+
+    async def import_file(
+        self, content: bytes, media_type: str, query: Mapping[str, str], *, key: str = ""
+    ) -> dict[str, Any]:
+        """Import a spreadsheet; `query` has the parameters of POST /api/imports."""
+        return await self.run(core.import_file(content, media_type, query, key, self.patience))
+
+    async def follow(self, cursor: str | None = None) -> AsyncIterator[Event]:
+        """Yield each change behind a cursor, once and in order, and wait for more, for ever.
+
+        Without a cursor it begins now. Continue later from the cursor of the last event: nothing
+        is left out. A Reset says that a backup was restored. Raises Refused, never Unavailable.
+        """
+        if cursor is None:
+            cursor = (await self.changes("now")).next
+        follower = Follower(cursor)
+        while True:
+            request = follower.request()
+            if follower.streams:
+                async for event in self._stream(follower, request):
+                    yield event
+            else:
+                reply = await self._send(request)
+                if isinstance(reply, Lost):
+                    follower.lost()
+                else:
+                    for event in follower.polled(reply):
+                        yield event
+            await asyncio.sleep(follower.pause)
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry out the steps of `core`."""
+        reply: Reply | Lost | None = None
+        try:
+            while True:
+                step = steps.send(reply)
+                reply = None
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    reply = await self._send(step)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _send(self, request: Request) -> Reply | Lost:
+        try:
+            response = await self._http.request(**http.arguments(request))
+        except httpx.RequestError as error:
+            return http.lost(error)
+        return http.reply(response)
+
+    async def _stream(self, follower: Follower, request: Request) -> AsyncIterator[Event]:
+        arguments = http.stream_arguments(request)
+        try:
+            async with self._http.stream(**arguments) as response:
+                if not follower.opened(response.status_code, http.fields_of(response)):
+                    return
+                async for part in response.aiter_raw():
+                    for event in follower.received(part):
+                        yield event
+        except httpx.RequestError as error:
+            http.lost(error)
+        follower.lost()
