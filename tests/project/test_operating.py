@@ -147,6 +147,7 @@ def test_the_pages_install_every_file_of_deploy() -> None:
     for file in {*(ROOT / "deploy").iterdir()} - {
         ROOT / "deploy/alerts.yml",
         ROOT / "deploy/grafana.json",
+        ROOT / "deploy/kubernetes.yaml",
     }:
         assert re.search(rf"^# install .*\bdeploy/{re.escape(file.name)}\b", page, re.MULTILINE), (
             file.name

@@ -29,11 +29,13 @@ SPREADSHEETS = ROOT / "docs/spreadsheets.md"
 TUTORIAL = ROOT / "docs/tutorial.md"
 CHECKING = ROOT / "docs/checking.md"
 BENCHMARKS = ROOT / "docs/benchmarks.md"
+LITESTREAM = ROOT / "docs/litestream.md"
 CALLING, MIRROR = ROOT / "docs/calling.md", ROOT / "docs/mirror.md"
 
 PAGES_NOT_RUN = {
     CALLING: "tests/project/test_calling.py runs its commands and its code",
     MIRROR: "tests/project/test_calling.py runs its commands",
+    LITESTREAM: "tests/system/test_litestream.py runs its commands",
     BENCHMARKS: "it takes minutes; tests/project/test_benchmarks.py runs its parts",
 }
 
