@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from storekeeper.sheets.headings import is_heading, role_of
 
-MAX_ROWS_ABOVE = 30
+MAX_ROWS_ABOVE = 15
 """Rows among which the header is looked for."""
 
 _MAX_TITLE_LENGTH = 60
@@ -22,8 +22,11 @@ Cells = Sequence[str]
 def find_header(rows: Sequence[Cells]) -> int | None:
     """Return the place of the header among the first rows, which are not blank; None if there is
     none."""
-    places = range(min(len(rows), MAX_ROWS_ABOVE))
     width = _usual_width(rows)
+    titles = 0
+    while titles < min(len(rows), MAX_ROWS_ABOVE) and not _is_store(rows[titles], width):
+        titles += 1
+    places = range(min(titles + 1, len(rows), MAX_ROWS_ABOVE))
     known = [(_headings(rows[place], width), -place) for place in places]
     best, place = max(known, default=(0, 0))
     if best > 0:
@@ -61,6 +64,13 @@ def _headings(row: Cells, width: int) -> int:
     if len(cells) == 1 and width > 1 and headings[0].strip().casefold() not in ("name", "address"):
         return 0  # a title such as "Stores"
     return len(headings)
+
+
+def _is_store(row: Cells, width: int) -> bool:
+    """Return whether a row is as full as most, and has data: then it is not a title."""
+    cells = [cell for cell in row if cell.strip()]
+    is_full = width > 1 and len(cells) >= width
+    return is_full and any(_is_data(cell) and not is_heading(cell) for cell in cells)
 
 
 def _is_data(cell: str) -> bool:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from urllib.parse import quote
 
-from storekeeper.domain.problems import shown
+from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.sheets import FIELDS, BadFile
 from storekeeper.sheets.columns import unique
+from storekeeper.sheets.delimiters import DELIMITERS
 from storekeeper.sheets.looks import (
     MAX_COLUMNS_SHOWN,
     MAX_SAMPLE_ROWS,
@@ -27,14 +28,8 @@ _CANNOT_TELL = (
     "In {kind}, an error of the sheet, a formula without a value and an empty cell look the same,"
     " and numbers come without their format (17 for 00017): save it as XLSX if that matters"
 )
-_ASKED = {
-    "encoding": "it is not UTF-8: say which encoding it has",
-    "delimiter": "cells may be separated by more than one character: say by which",
-    "sheet": "several sheets look like lists: say which one",
-    "map": "say which columns are the name and the address",
-    "match": "say which column tells the stores apart, or that all rows are new stores (add)",
-}
-_MAX_BRIEF = 60
+_MAX_LISTED = 20
+_MAX_ENCODINGS = 5
 
 Parameters = Mapping[str, str | list[str]]
 
@@ -108,9 +103,7 @@ def refuse_unsaid(sheet: Sheet, layout: Layout) -> None:
         name: look.parameters[name] for name in look.parameters if _is_asked(name, look, layout)
     }
     first = look.unsaid[0]
-    problem = "; ".join(_ASKED[name] for name in look.unsaid)
-    if first == "encoding":
-        problem += _in_each(look)
+    problem = "; ".join(_question(name, sheet, look) for name in look.unsaid)
     value = look.parameters.get(first, "")
     raise BadFile(
         problem,
@@ -130,11 +123,41 @@ def _is_asked(name: str, look: Look, layout: Layout) -> bool:
     return name in look.unsaid or (name == "add" and "match" in look.unsaid)
 
 
+def _question(name: str, sheet: Sheet, look: Look) -> str:
+    """Return what the caller must say, and between what."""
+    match name:
+        case "encoding":
+            return f"line {sheet.bad_line}: not UTF-8, but perhaps another encoding{_in_each(look)}"
+        case "delimiter":
+            choices = " or ".join(DELIMITERS[each] for each in look.delimiters)
+            return f"the cells may have a {choices} between them: say which"
+        case "sheet":
+            names = _named([each.name for each in look.sheets if each.is_list])
+            return f"several sheets look like lists ({names}): say which one"
+        case "map":
+            columns = [each.name for each in look.columns if each.name]
+            listed = f"the columns are {_named(columns)}"
+            if look.header_row is None and not sheet.has_keys:
+                listed = f"no row names the columns; the first is {_named(look.sample[0].cells)}"
+            return f"say which columns are name and address; {listed}"
+        case _:
+            choices = " or ".join(f'"{each}"' for each in look.match_choices)
+            return f"say what tells the stores apart, {choices}, or that all rows are new (add)"
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return a list of names for one line."""
+    listed = ", ".join(shown(name, MAX_BRIEF_LENGTH) for name in names[:_MAX_LISTED])
+    more = len(names) - _MAX_LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
 def _in_each(look: Look) -> str:
     examples = [
-        f'{each.encoding} reads "{shown(each.example, _MAX_BRIEF)}"' for each in look.encodings[:8]
+        f'{each.encoding} reads "{shown(each.example, MAX_BRIEF_LENGTH)}"'
+        for each in look.encodings[:_MAX_ENCODINGS]
     ]
-    return f" ({'; '.join(examples)})"
+    return f" ({', '.join(examples)})"
 
 
 def _noted(rows: SheetRows, sample: list[SampleRow]) -> Iterable[Sequence[object]]:
@@ -188,7 +211,7 @@ def _notes(sheet: Sheet, proposal: Proposal) -> list[str]:
     if sheet.kind in ("xls", "xlsb", "ods"):
         notes.append(_CANNOT_TELL.format(kind=sheet.kind.upper()))
     if proposal.dropped:
-        names = ", ".join(f'"{shown(name, _MAX_BRIEF)}"' for name in proposal.dropped)
+        names = ", ".join(f'"{shown(name, MAX_BRIEF_LENGTH)}"' for name in proposal.dropped)
         notes.append(f"Not used, although it looks like a part of an address: {names}")
     return notes
 

@@ -187,8 +187,8 @@ def _match(file: File, roles: Sequence[str], name: str | None) -> tuple[Choice, 
     choices = [as_match(file.columns[place].name) for place in good]
     is_own = _is_own_export(file)
     ids = [place for place in keys if _plain(file.columns[place].name) == "id"]
-    if ids and (is_own or not file.list_is_empty):
-        choices.insert(0, "id")
+    if ids:
+        choices.insert(0 if is_own else len(choices), "id")
     if name is not None and _is_unique(file, name):
         choices.append("name")
     if file.match is not None:

@@ -14,11 +14,16 @@ from storekeeper.sheets.headers import MAX_ROWS_ABOVE, list_rank
 from storekeeper.sheets.kinds import Kind, kind_of
 from storekeeper.sheets.looks import Candidate, SheetOfBook
 from storekeeper.sheets.protocol import Layout
-from storekeeper.sheets.texts import Undecodable, encoding_of, lines_of
+from storekeeper.sheets.texts import (
+    Undecodable,
+    encoding_of,
+    first_undecodable,
+    lines_of,
+    marked_encoding,
+)
 
 _SAMPLE_BYTES = 128 * 1024
 _SAMPLE_ROWS = MAX_ROWS_ABOVE + 20
-_MAX_LISTED = 3
 _BRIEF = 40
 
 _NO_LAYOUT = Layout()
@@ -37,6 +42,8 @@ class Sheet:
         self.unsaid: list[str] = []
         self.encoding: str | None = None
         self.encodings: list[Candidate] = []
+        self.bad_line: int | None = None
+        """The first line that is not UTF-8, if the encoding is unsaid."""
         self.delimiter: str | None = None
         self.delimiters: list[str] = []
         self.name: str | None = None
@@ -62,23 +69,26 @@ class Text(Sheet):
 
     def __init__(self, file: IO[bytes], layout: Layout) -> None:
         said = check_encoding(layout.encoding) if layout.encoding else None
-        encoding = encoding_of(file, said)
-        self._is_said = said is not None
-        sample = _sample(file, encoding)
-        super().__init__(file, _kind_of_text(sample))
+        marked = marked_encoding(file)
+        self._is_told = bool(said or marked)
+        encoding = marked or encoding_of(file, said)
+        super().__init__(file, "csv")
         self.encoding = encoding
-        if not self._is_said and not _decodes(file, encoding):
+        self.bad_line = None if self._is_told else first_undecodable(file, encoding)
+        if self.bad_line is not None:
             self._guess(file)
-            sample = _sample(file, self.encoding)
+        sample = _sample(file, self.encoding)
+        self.kind = _kind_of_text(sample)
         if self.kind == "csv":
             self._find_delimiter(sample, layout.delimiter)
 
     def _guess(self, file: IO[bytes]) -> None:
-        """Read the text in the encoding that it most likely has."""
+        """Read the text in the encoding that it most likely has. Raises BadFile."""
         self.encodings = candidates(file)
-        if self.encodings:
-            self.unsaid.append("encoding")
-            self.encoding = self.encodings[0].encoding
+        if not self.encodings:
+            raise BadFile(f"line {self.bad_line}: not UTF-8, nor any encoding of lists")
+        self.unsaid.append("encoding")
+        self.encoding = self.encodings[0].encoding
 
     def _find_delimiter(self, sample: Sequence[str], said: str | None) -> None:
         self.delimiters = find_delimiters(sample)
@@ -103,13 +113,12 @@ class Text(Sheet):
             lines.close()  # type: ignore[attr-defined]  # a generator
 
     def undecodable(self, line: int) -> BadFile:
-        """Return what to say about a text that has another encoding."""
-        found = self.encodings or candidates(self.file)
+        """Return what to say about a text that has another encoding than it should have."""
         name = str(self.encoding).upper()
+        if marked_encoding(self.file):
+            return BadFile(f"line {line}: not {name}, although the file begins as if it were")
+        found = self.encodings or candidates(self.file)
         problem = f"line {line}: not {name}, but perhaps another encoding"
-        shown = [f'{each.encoding} reads "{each.example[:_BRIEF]}"' for each in found[:_MAX_LISTED]]
-        if shown:
-            problem += f" ({', '.join(shown)})"
         return BadFile(problem, "encoding", found[0].encoding if found else "cp1252")
 
 
@@ -205,14 +214,3 @@ def _kind_of_text(sample: Sequence[str]) -> Kind:
     if begin.startswith("[") and begin[1:].lstrip()[:1] in ("{", "]"):
         return "json"
     return "csv"
-
-
-def _decodes(file: IO[bytes], encoding: str) -> bool:
-    """Return whether the begin of a file has this encoding; the rest tells it when it is read."""
-    file.seek(0)
-    decoder = codecs.getincrementaldecoder(encoding)()
-    try:
-        decoder.decode(file.read(_SAMPLE_BYTES))
-    except UnicodeDecodeError:
-        return False
-    return True

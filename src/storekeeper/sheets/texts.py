@@ -11,17 +11,23 @@ from storekeeper.sheets.kinds import MARKS, SNIFFED_BYTES
 
 MAX_LINE_LENGTH = 4 * 2**20
 
+_PART_BYTES = 2**20
+
 _MARK = "\ufeff"
 
 
-def encoding_of(file: IO[bytes], said: str | None) -> str:
-    """Return the encoding of a text: by its mark, or as the caller says, or UTF-8.
-    Raises BadFile."""
+def marked_encoding(file: IO[bytes]) -> str | None:
+    """Return the encoding that the mark of a text tells, None without one."""
     file.seek(0)
     begin = file.read(SNIFFED_BYTES)
-    for mark, encoding in MARKS.items():
-        if begin.startswith(mark):
-            return encoding
+    return next((MARKS[mark] for mark in MARKS if begin.startswith(mark)), None)
+
+
+def encoding_of(file: IO[bytes], said: str | None) -> str:
+    """Return the encoding of a text without a mark: as the caller says, or UTF-8. Raises
+    BadFile."""
+    file.seek(0)
+    begin = file.read(SNIFFED_BYTES)
     if said in ("utf-16", "utf-32"):
         order = f"{said.upper()} without a byte order mark does not say its byte order"
         raise BadFile(order, "encoding", f"{said}-le")
@@ -41,6 +47,25 @@ def _not_a_text(begin: bytes) -> BadFile:
         if half and 4 * half.count(0) > 3 * len(half) and 0 not in begin[1 - at :: 2]:
             return BadFile("it has UTF-16 without a byte order mark", "encoding", encoding)
     return BadFile("neither CSV, XLSX nor JSON lines: save it as one of these")
+
+
+def first_undecodable(file: IO[bytes], encoding: str) -> int | None:
+    """Return the first line of a text that is not of this encoding, None if it is."""
+    file.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line, data = 1, b""
+    try:
+        while data := file.read(_PART_BYTES):
+            decoder.decode(data)
+            line += _lines_in(data)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        return line + _lines_in(data[: error.start])
+    return None
+
+
+def _lines_in(data: bytes) -> int:
+    return data.count(b"\n") or data.count(b"\r")
 
 
 class Undecodable(Exception):
