@@ -8,18 +8,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Error, Page
 
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import databases
 from tests.harness import browser
 from tests.harness.client import load, until
 from tests.harness.command import run
@@ -27,7 +23,7 @@ from tests.harness.databases import make
 from tests.harness.machine import need
 from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, Step, blocks, follower, steps
-from tests.harness.process import Running, free_port, kill_group, serving
+from tests.harness.process import Running, free_port, serving
 from tests.harness.tokens import add_token
 
 CALLING, MIRROR = ROOT / "docs/calling.md", ROOT / "docs/mirror.md"
@@ -302,72 +298,3 @@ def test_a_mirror_that_is_killed_again_and_again_misses_no_change(tmp_path: Path
         ).json
         assert mirrored(tmp_path) == wanted
     assert mirror_once(service.port, tmp_path) == (1, "not now: [Errno 111] Connection refused\n")
-
-
-class Hook:
-    """A receiver of changes that refuses the first try of each; `taken` are their numbers."""
-
-    def __init__(self) -> None:
-        self.taken: list[int] = []
-        self.refused: list[int] = []
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                seq = json.loads(self.rfile.read(int(self.headers["content-length"])))["seq"]
-                is_first = seq not in hook.refused
-                (hook.refused if is_first else hook.taken).append(seq)
-                self.send_response(503 if is_first else 204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@contextmanager
-def posting(folder: Path, url: str, hook: Hook) -> Iterator[None]:
-    """Run the program that posts changes, without its pauses; kill all of it in the end."""
-    program = (ROOT / "examples/webhook.sh").read_text().replace("sleep 5", "sleep 0.05")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    address = f"http://127.0.0.1:{hook.server.server_port}"
-    env = {**os.environ, "PATH": path, "STOREKEEPER_DATABASE": url, "HOOK": address}
-    with (folder / "errors").open("ab") as errors:
-        process = subprocess.Popen(
-            ["bash", "-c", program],
-            cwd=folder,
-            env=env,
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,
-        )
-    try:
-        yield
-    finally:
-        kill_group(process)
-
-
-def test_the_webhook_leaves_out_no_change_whenever_it_is_killed(tmp_path: Path) -> None:
-    url, hook = f"sqlite:///{tmp_path}/stores.db", Hook()
-    load(url, (Payload(f'Store "{number}"', "back\\slash\n") for number in range(4)))
-    try:
-        for count in (1, 6, 8):
-            with posting(tmp_path, url, hook):
-                until(partial(lambda count: len(set(hook.taken)) >= count, count))
-                if count == 8:
-                    until((tmp_path / "sent.cursor").exists)
-            if count == 1:
-                load(url, [Payload(f"Later {number}", "x" * 200_000) for number in range(4)])
-        assert sorted(set(hook.taken)) == list(range(1, 9))
-        assert (tmp_path / "errors").read_text() == ""
-        new = databases.epoch(url, renew=True)
-        with posting(tmp_path, url, hook):
-            until(lambda: f"continue from 8.{new}" in (tmp_path / "errors").read_text())
-            (tmp_path / "sent.cursor").write_text(f"8.{new}")
-            load(url, [Payload("After the restore")])
-            until(lambda: hook.taken[-1] == 9)
-    finally:
-        hook.server.shutdown()
-        hook.server.server_close()

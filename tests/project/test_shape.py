@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "api": {"domain", "concurrency", "http", "log", "settings", "sheets", "storage"},
     "process": {"domain", "api", "http", "log", "settings", "storage"},
     "service": {"process"},
-    "cli": {"domain", "api", "log", "process", "settings", "sheets", "storage"},
+    "cli": {"client", "domain", "api", "log", "process", "settings", "sheets", "storage"},
     "__main__": {"cli"},
     "storekeeper": set[str](),
 }

@@ -5,7 +5,6 @@ import re
 import sys
 import time
 from contextlib import suppress
-from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,9 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import backups, changes, exports, imports, ready, tokens
+from storekeeper.cli import backups, changes, exports, imports, ready, tokens, webhooks
 from storekeeper.cli.options import with_settings
+from storekeeper.cli.service_address import TOKEN_VARIABLE, read_token
 from storekeeper.cli.terminal import (
     ask,
     is_output_unread,
@@ -43,11 +43,6 @@ EXIT_STATUSES = {
 
 SETTLE_DELAY = 1.0
 """Seconds after which every process of a service uses a new epoch."""
-
-TOKEN_VARIABLE = "STOREKEEPER_TOKEN"  # noqa: S105 - the name of one
-
-MAX_TOKEN_FILE_LENGTH = 10_000
-"""Characters that are read from a file, which may have no end."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -177,6 +172,7 @@ app.command()(backups.backup)
 app.command()(backups.verify)
 app.command()(backups.restore)
 app.command()(ready.ready)
+app.command()(webhooks.webhooks)
 
 
 @app.command()
@@ -263,32 +259,10 @@ def check(
         read_only=read_only,
         json=json,
         timeout=timeout,
-        token=_read_token(token),
+        token=read_token(token),
         ask=None if yes else ask_first,
         examples=[{"id": id} | asdict(store) for id, store in enumerate(EXAMPLES, 1)],
     )
-
-
-def _read_token(file: Path | None) -> str:
-    """Return the token to send, "" for none. The token itself as an option would stay in the shell's
-    history."""
-    where = TOKEN_VARIABLE
-    if file:
-        # A user may give the token itself: the log of a job must not show it.
-        where = "--token" if str(file).startswith("skt_") else f"--token {file}"
-    try:
-        with file.open() if file else StringIO(os.environ.get(TOKEN_VARIABLE)) as opened:
-            token = opened.read(MAX_TOKEN_FILE_LENGTH).strip()
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise CannotStart(
-            f"{where}: cannot be read ({reason}): name a file that has the token"
-        ) from None
-    if (file and not token) or not re.fullmatch(r"[!-~]*", token):
-        raise CannotStart(
-            f"{where}: has no token: expected only a token, without `Authorization: Bearer`"
-        )
-    return token
 
 
 @app.command()

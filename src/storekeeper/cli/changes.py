@@ -73,7 +73,7 @@ def changes(
             if lines:
                 seq = page.changes[len(lines) - 1].seq
             cursor = Cursor(seq, page.epoch)
-            _save(cursor_file, str(cursor))
+            save(cursor_file, str(cursor))
             if lines:
                 continue
         if not follow:
@@ -94,7 +94,7 @@ def _parse(file: Path | None, after: str) -> "Cursor":
     """Return the cursor to continue from: the saved one, or `after`. Raises CannotStart."""
     from storekeeper.domain.changes import parse_cursor
 
-    text, subject = _saved(file), f"--cursor-file {file}"
+    text, subject = read_saved(file), f"--cursor-file {file}"
     if text is None:
         text, subject = after, "--after"
     cursor = parse_cursor(text.encode(errors="replace"))
@@ -106,7 +106,8 @@ def _parse(file: Path | None, after: str) -> "Cursor":
     return cursor
 
 
-def _saved(file: Path | None) -> str | None:
+def read_saved(file: Path | None) -> str | None:
+    """Return the cursor in a file, None if there is none. Raises CannotStart."""
     if file is None:
         return None
     try:
@@ -120,8 +121,9 @@ def _saved(file: Path | None) -> str | None:
         raise CannotStart(f"cannot be read ({reason})", subject=f"--cursor-file {file}") from None
 
 
-def _save(file: Path | None, cursor: str) -> None:
-    if file is None or cursor == _saved(file):
+def save(file: Path | None, cursor: str) -> None:
+    """Write a cursor into a file, which it replaces. Raises CannotStart."""
+    if file is None or cursor == read_saved(file):
         return
     try:
         with atomicfile.replacing(file) as opened:
