@@ -1,4 +1,5 @@
-"""A proxy between the console and the service that responds in its place: a login page, refusals, outages in HTML."""
+"""A proxy between the console and the service that responds in its place: a login page, refusals,
+outages in HTML."""
 
 from collections.abc import Callable, Iterator
 

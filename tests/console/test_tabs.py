@@ -1,4 +1,5 @@
-"""Several tabs and windows of one browser: their drafts, what each has seen, and the one stream of changes."""
+"""Several tabs and windows of one browser: their drafts, what each has seen, and the one stream of
+changes."""
 
 from collections.abc import Callable
 

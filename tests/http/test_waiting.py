@@ -1,4 +1,5 @@
-"""A request whose connection's earlier responses are not complete takes nothing that others need."""
+"""A request whose connection's earlier responses are not complete takes nothing that others
+need."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -19,7 +19,8 @@ LESS_THAN_A_DAY = MAX_ERROR - 60_000
 
 
 class Times(NamedTuple):
-    """Milliseconds since the process started: by the clock, since boot, and of the latest change."""
+    """Milliseconds since the process started: by the clock, since boot, and of the latest
+    change."""
 
     clock: int
     since_boot: int

@@ -1,4 +1,5 @@
-"""The promises of `storekeeper.storage.collection` on lists and filters, for every kind of database."""
+"""The promises of `storekeeper.storage.collection` on lists and filters, for every kind of
+database."""
 
 import asyncio
 import json
@@ -83,7 +84,8 @@ class TestLists:
     async def test_ids_that_slow_readers_keep_are_bounded_and_the_slowest_gives_way(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its list cannot be read on; those of others are whole. A list of all stores keeps none."""
+        """Its list cannot be read on; those of others are whole. A list of all stores keeps
+        none."""
         monkeypatch.setattr(kept_ids, "MAX_KEPT_BYTES", 2 * 8 * (MANY - 1000))
         async with handle(database) as collection:
             await collection.load(numbered(MANY, "Same"))

@@ -1,4 +1,5 @@
-"""The promises of `storekeeper.storage.collection` on pages and on the past, for every kind of database."""
+"""The promises of `storekeeper.storage.collection` on pages and on the past, for every kind of
+database."""
 
 import asyncio
 import json

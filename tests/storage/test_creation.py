@@ -1,4 +1,5 @@
-"""What makes a list: only what is told to. Whatever opens a database refuses one that is not there."""
+"""What makes a list: only what is told to. Whatever opens a database refuses one that is not
+there."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -121,7 +121,8 @@ def main_process(machine: Booted) -> str:
 
 
 def test_a_service_that_stops_without_ending_is_replaced(serving: Booted) -> None:
-    """As one whose event loop is stuck is, by a watchdog that waits for less time than the unit's."""
+    """As one whose event loop is stuck is, by a watchdog that waits for less time than the
+    unit's."""
     drop_in = "/run/systemd/system/storekeeper.service.d/watchdog.conf"
     serving.root(f"mkdir -p $(dirname {drop_in})")
     serving.root(f"printf '[Service]\\nWatchdogSec=4\\n' > {drop_in}; systemctl daemon-reload")

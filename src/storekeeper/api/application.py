@@ -29,8 +29,8 @@ _NO_ROUTE = Route("", "", (), is_open=True)
 
 
 class Application:
-    """Responds to requests. A route without a planner does not exist; with `generic`, a 400 does not
-    say what was wrong."""
+    """Responds to requests. A route without a planner does not exist; with `generic`, a 400 does
+    not say what was wrong."""
 
     def __init__(
         self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False

@@ -28,8 +28,8 @@ RETRY_INTERVAL = 60.0
 
 UNREAD = "The tokens cannot be read now"
 
-# It continues while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so
-# too.
+# It continues while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does
+# so too.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -104,8 +104,8 @@ class TokenTable:
             self._mark_used(begun)
 
     def _mark_used(self, now: float) -> None:
-        """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is on
-        _CLOCK."""
+        """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is
+        on _CLOCK."""
         now_ms = time.time_ns() // 1_000_000
         # If `used` is in the future, the clock was wrong when it was written.
         due = [

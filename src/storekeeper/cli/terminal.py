@@ -26,8 +26,8 @@ def print_line(message: str) -> None:
     """Print a message as one line on stderr, without the line breaks and control characters in
     its names."""
     line = " ".join(message.split())
-    # The message may say that the work is done: a failure to print it must not look like a failure of
-    # the work.
+    # The message may say that the work is done: a failure to print it must not look like a failure
+    # of the work.
     with suppress(OSError):
         print("".join(map(_printable, line)), file=sys.stderr)
 
@@ -116,7 +116,8 @@ def ignore_interrupts() -> None:
 
 @contextmanager
 def progress(title: str, unit: str = "stores") -> Iterator[Callable[..., None]]:
-    """Show how many rows are done, how many there are if that is known, the rate, and the time left.
+    """Show how many rows are done, how many there are if that is known, the rate, and the time
+    left.
 
     On a terminal, one line is written again and again; anything else gets a line now and then.
     """

@@ -64,8 +64,8 @@ class Search(NamedTuple):
     follows: bool = False
 
     def parameters(self, after: int, limit: int) -> tuple[str | int, ...]:
-        """Return the parameters of `storage.sql.search_statement` for the first `limit` stores after the id
-        `after`."""
+        """Return the parameters of `storage.sql.search_statement` for the first `limit` stores
+        after the id `after`."""
         words = (*self.words, *("",) * (MAX_WORDS - len(self.words)))
         return min(after, MAX_INTEGER), self.id, *words, limit, self.text
 

@@ -189,7 +189,8 @@ class Connection(asyncio.Protocol):
             self._accept(request)
 
     def _control_reading(self) -> None:
-        """Have the transport bring bytes, or not; only while it does, a client that leaves is seen."""
+        """Have the transport bring bytes, or not; only while it does, a client that leaves is
+        seen."""
         if self.transport.is_closing():
             return
         unread = len(self.unread)

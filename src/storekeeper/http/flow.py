@@ -11,7 +11,8 @@ With 0, the transport would not write the responses of one loop iteration togeth
 
 
 class Flow:
-    """Pauses reading where the service must not take more, and writing where the client does not."""
+    """Pauses reading where the service must not take more, and writing where the client does
+    not."""
 
     __slots__ = ("_send_budget", "_writable", "read_paused", "transport", "write_paused")
 

@@ -30,8 +30,8 @@ BATCH_BYTES = 64 * 1024
 """Bytes of rows, about, that the reader sends at once."""
 
 MAX_DESCRIBED = 4 * 2**20
-"""Characters of the rows that a report has, each cell with CELL_SIZE more: a file may have thousands
-of columns."""
+"""Characters of the rows that a report has, each cell with CELL_SIZE more: a file may have
+thousands of columns."""
 
 MAX_DESCRIBED_ROW = 2**18
 """Characters of one of these rows, counted the same way."""

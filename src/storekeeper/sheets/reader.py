@@ -29,7 +29,8 @@ MAX_REASON_LENGTH = 200
 
 _SOURCE = str(Path(__file__).parents[2])
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What the reader has of the environment, which may have passwords: where Python's libraries are."""
+"""What the reader has of the environment, which may have passwords: where Python's libraries
+are."""
 
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
 """What the last words of a process are that gets no more memory."""

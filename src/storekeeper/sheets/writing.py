@@ -92,8 +92,8 @@ def _make_book(book: Any, columns: Sequence[str], rows: Iterable[Row]) -> None:
         book.set_properties({"created": _1980})
         with _opened(book.add_worksheet("Stores")) as sheet:
             sheet.freeze_panes(1, 0)
-            # As text: otherwise Excel would make dates and numbers of names, and cut the zeros in front
-            # of keys.
+            # As text: otherwise Excel would make dates and numbers of names, and cut the zeros in
+            # front of keys.
             as_text = book.add_format({"num_format": "@"})
             for column, width in zip(range(len(columns)), _WIDTHS, strict=False):
                 sheet.set_column(column, column, width, as_text)

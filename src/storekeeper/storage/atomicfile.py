@@ -124,8 +124,8 @@ def _belongs_to_database(file: Path) -> bool:
 
 
 def _is_database(file: Path) -> bool:
-    # To close a file drops the locks that SQLite has on it. So the caller first asks about a database
-    # that this process has open.
+    # To close a file drops the locks that SQLite has on it. So the caller first asks about a
+    # database that this process has open.
     if not file.is_file():
         return False
     with file.open("rb") as opened:
@@ -134,7 +134,8 @@ def _is_database(file: Path) -> bool:
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield a path for a file that will get the name `path`, in a folder that is deleted at the end.
+    """Yield a path for a file that will get the name `path`, in a folder that is deleted at the
+    end.
 
     Only its owner can read it, and no process finds half a file, now or after this one was killed.
     """

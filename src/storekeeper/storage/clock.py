@@ -42,8 +42,8 @@ class ClockWatch:
     """Counts the commits of a process that a wrong clock dated; logs the first for each reason.
 
     The clock is wrong if it is more than MAX_ERROR before the latest change, or ahead of the time
-    since the process started. Either it is wrong now, or it was wrong at the latest change or at the
-    start.
+    since the process started. Either it is wrong now, or it was wrong at the latest change or at
+    the start.
     """
 
     def __init__(self, since_boot: Callable[[], int] = _since_boot) -> None:

@@ -137,8 +137,8 @@ class Query(msgspec.Struct, frozen=True):
         """Return the page of a search: which store comes first, which others follow, and
         `Listing.last`.
 
-        `ids` are all that `sql.search_statement` finds, or more than `limit` of them; `count` is how
-        many stores there are.
+        `ids` are all that `sql.search_statement` finds, or more than `limit` of them; `count` is
+        how many stores there are.
         """
         assert self.search is not None
         assert self.limit is not None
@@ -168,8 +168,8 @@ class Listing(msgspec.Struct, frozen=True):
 
     `rest` is None when `first` is everything. Each part of it starts with a comma: send one
     after another. All parts show the collection at `version` of `epoch`, however slowly they are
-    read. `last` is the id of the last store if the limit left out later ones; otherwise it is None. `total`
-    is how many stores there are, None if the query has a name or a search.
+    read. `last` is the id of the last store if the limit left out later ones; otherwise it is None.
+    `total` is how many stores there are, None if the query has a name or a search.
     """
 
     version: int

@@ -293,9 +293,9 @@ def search_statement(position: str) -> str:
     `position` is the database's function that returns the place of a text in another one: 0 if it
     is not there, 1 if it is empty.
     """
-    # CASE looks for a word only in texts that have the words before it. And it keeps PostgreSQL from
-    # guessing how few these are: it would then read all stores, and sort, instead of ending at the
-    # limit.
+    # CASE looks for a word only in texts that have the words before it. And it keeps PostgreSQL
+    # from guessing how few these are: it would then read all stores, and sort, instead of ending at
+    # the limit.
     lacking = " ".join(
         f"WHEN {position}(folded, ${number}) = 0 THEN false" for number in range(3, 3 + MAX_WORDS)
     )

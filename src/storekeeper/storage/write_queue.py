@@ -73,8 +73,8 @@ class WriteQueue(Batcher[Write, Store | None]):
     async def _serve_writes(
         self, batch: Sequence[Write], since: float
     ) -> Sequence[Result | Exception]:
-        """Commit the commands of a batch, then probe; return the result of each write, or why it was
-        refused. The result of a probe is None."""
+        """Commit the commands of a batch, then probe; return the result of each write, or why it
+        was refused. The result of a probe is None."""
         results: list[Result | Exception] = []
         commands = [write for write in batch if write is not None]
         if commands:

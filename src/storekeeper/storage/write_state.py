@@ -81,8 +81,8 @@ class WriteState:
             self._retry = self._loop.call_later(RETRY_INTERVAL, self._probe_again)
 
     def _probe_again(self) -> None:
-        """Probe, and continue to do so until a write works. Otherwise a refusal would outlast its cause
-        where no client writes."""
+        """Probe, and continue to do so until a write works. Otherwise a refusal would outlast its
+        cause where no client writes."""
         if self.reason:
             self._note_stall()
             self._begin_probe()

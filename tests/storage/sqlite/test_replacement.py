@@ -61,7 +61,8 @@ class Parts:
 
     @staticmethod
     def _journaled(path: Path) -> tuple[bytes, bytes]:
-        """Return a file and its journal as a program leaves them that was killed in a transaction."""
+        """Return a file and its journal as a program leaves them that was killed in a
+        transaction."""
         with closing(apsw.Connection(str(path))) as connection:
             connection.pragma("journal_mode", "delete")
             connection.pragma("cache_size", 1)

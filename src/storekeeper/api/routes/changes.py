@@ -98,8 +98,8 @@ class Feed:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
         if wanted.newest_first:
             raise InvalidInput("query", {"order": _NOT_STREAMED})
-        # A client that connects again would end for ever with a 400, so it gets a reset if this is not
-        # a cursor.
+        # A client that connects again would end for ever with a 400, so it gets a reset if this is
+        # not a cursor.
         if last_id:
             wanted = wanted._replace(after=parse_cursor(last_id) or Cursor(0, "?"))
 

@@ -172,8 +172,8 @@ class Imports:
         finally:
             if rows is not None:
                 rows.stop()
-        # Raised here: a TimeoutError as the error of this task, and its frames, which have the task,
-        # would keep each other in memory, and the spool with them.
+        # Raised here: a TimeoutError as the error of this task, and its frames, which have the
+        # task, would keep each other in memory, and the spool with them.
         raise Unavailable(TOO_SLOW, Outcome.UNKNOWN)
 
     async def _look(self, spool: Spool, layout: Layout) -> Response:

@@ -52,7 +52,8 @@ from storekeeper.storage.collection import Collection, Listing, Moment, Query, S
 _TEST = Response(b"OK", TEXT, cacheable=True)
 
 MAX_PATCH_BYTES = MAX_CONTENT_BYTES - 1024
-"""Bytes of the body of a PATCH: with the name that a store keeps, its content still fits into a PUT."""
+"""Bytes of the body of a PATCH: with the name that a store keeps, its content still fits into a
+PUT."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode

@@ -45,12 +45,12 @@ PINNED = {
     "row_security": "off",
     # `on` would end the session with each error: whether a write was carried out would be unknown.
     "exit_on_error": "off",
-    # These would end a session at any moment: the outcome of a write that had just been sent would be
-    # unknown.
+    # These would end a session at any moment: the outcome of a write that had just been sent would
+    # be unknown.
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
-    # By default, the server ends the session of a host that vanished, and its locks, after up to two
-    # hours.
+    # By default, the server ends the session of a host that vanished, and its locks, after up to
+    # two hours.
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -80,9 +80,9 @@ _READING = BULK | {"tcp_user_timeout": "0"}
 unacknowledged too."""
 
 SHARED_SESSION = "22007"
-"""The SQLSTATE of an invalid date, which no other statement here makes: a CASE cannot raise an error
-of its own. So `_CLAIM_SESSION` makes one if another client has left its mark, and `CHECK_CLAIM` if
-our mark is gone."""
+"""The SQLSTATE of an invalid date, which no other statement here makes: a CASE cannot raise an
+error of its own. So `_CLAIM_SESSION` makes one if another client has left its mark, and
+`CHECK_CLAIM` if our mark is gone."""
 
 # A pooler that passes a session from client to client would run the statements of one with the
 # settings of another.
@@ -229,7 +229,8 @@ def set_search_path(schema: str) -> str:
 
 
 def connect(conninfo: str) -> abc.PGconn:
-    """Open a connection; return its libpq object, which closes once nothing refers to it. Blocks."""
+    """Open a connection; return its libpq object, which closes once nothing refers to it.
+    Blocks."""
     connection = psycopg.connect(conninfo, autocommit=True)
     libpq = connection.pgconn
     del connection.pgconn  # psycopg would warn that its connection was not closed

@@ -30,8 +30,8 @@ does not support."""
 
 
 class ConnectionLost(Exception):
-    """The connection is gone, or was dropped at the deadline. If `sent`, the statements may have been
-    carried out."""
+    """The connection is gone, or was dropped at the deadline. If `sent`, the statements may have
+    been carried out."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         self.sent = sent
@@ -109,8 +109,8 @@ class PipelineConnection:
         def send() -> None:
             for place, (name, parameters) in enumerate(encoded):
                 if name in self._unprepared and name not in prepared.values():
-                    # Only here: the statements before it may set how long it waits, or must take the
-                    # first lock.
+                    # Only here: the statements before it may set how long it waits, or must take
+                    # the first lock.
                     self._pg.send_prepare(name, self._unprepared[name].encode())
                     prepared[place + len(prepared)] = name
                 self._pg.send_query_prepared(name, parameters, None, pq.Format.BINARY)

@@ -57,8 +57,8 @@ class Pool:
         self._connect_more()
 
     async def execute(self, *statements: Statement, deadline: float | None = None) -> list[Result]:
-        """Execute statements that may be executed twice, and again if the connection is lost. Raises
-        Unavailable."""
+        """Execute statements that may be executed twice, and again if the connection is lost.
+        Raises Unavailable."""
         deadline = deadline or self._loop.time() + RESPONSE_TIMEOUT
         for _ in range(2):
             connection = await self.acquire(deadline)

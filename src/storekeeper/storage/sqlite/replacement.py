@@ -108,8 +108,8 @@ class Place:
         new name of the old file, or of what was left of it; None if there was nothing. Raises
         OSError.
 
-        The old file gets another name, then its logs, then the new file gets the name. In between, a
-        mark has the name, and every start refuses it. Each step is on disk before the next one.
+        The old file gets another name, then its logs, then the new file gets the name. In between,
+        a mark has the name, and every start refuses it. Each step is on disk before the next one.
         """
         logs = [file for file in schema.files(self._path)[1:] if os.path.lexists(file)]
         if self._descriptor is None and not logs:
@@ -165,7 +165,8 @@ def _take_mode(descriptor: int, new: Path) -> None:
 
 
 def _delete_second_names(path: Path) -> None:
-    """Delete the names for the old file from restores that were killed just after they gave them."""
+    """Delete the names for the old file from restores that were killed just after they gave
+    them."""
     if path.stat().st_nlink > 1:
         for other in path.parent.iterdir():
             if other.name.startswith(f"{path.stem}{place.BEFORE}") and other.samefile(path):

@@ -74,8 +74,8 @@ class SqliteTarget(SqliteSnapshot):
     """A new file to fill, without a log, which no other process has open. `stack` closes the
     connection that reads it.
 
-    `descriptor` belongs to this object. It is closed after all connections: earlier, that would drop
-    their locks.
+    `descriptor` belongs to this object. It is closed after all connections: earlier, that would
+    drop their locks.
     """
 
     def __init__(

@@ -35,8 +35,8 @@ def _rows(columns: Iterable[str]) -> str:
     return f"SELECT {', '.join(values)} FROM jsonb_each(?)"
 
 
-# The changes have just been written, so their pages are in memory. `LIMIT` keeps SQLite from reading
-# all stores to find them.
+# The changes have just been written, so their pages are in memory. `LIMIT` keeps SQLite from
+# reading all stores to find them.
 _NEW = _rows(("seq", "folded", "folded_name"))
 _CHANGED = f"FROM ({_NEW}) AS new CROSS JOIN {CHANGES_TABLE} AS change USING (seq)"
 _VALUES = ", ".join(OF_CHANGE[name] for name in STORES)

@@ -54,8 +54,8 @@ _EMPTY_PROBE = "DELETE FROM probe"
 class SqliteWriter:
     """A `write_queue.Writer`: the thread that commits, and the connection that only it uses.
 
-    `identity` is the file as it was opened. `fail` is called on the loop, perhaps after the response
-    was due, when no more can be written.
+    `identity` is the file as it was opened. `fail` is called on the loop, perhaps after the
+    response was due, when no more can be written.
     """
 
     def __init__(
