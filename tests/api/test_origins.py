@@ -267,7 +267,8 @@ async def test_a_503_is_readable_and_a_preflight_needs_no_database(
             assert cors_of(allowed) == {
                 **CORS,
                 "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH",
-                "access-control-allow-headers": "authorization, content-type, if-match, if-none-match,"
+                "access-control-allow-headers": "authorization, content-type, if-match,"
+                " if-none-match,"
                 " idempotency-key, last-event-id",
                 "access-control-max-age": "600",
             }

@@ -16,7 +16,8 @@ FETCH = """async ([url, options]) => {
     try {
         const response = await fetch(url, { cache: "no-store", ...options });
         const body = await response.text();
-        return [response.status, body.length > 0, ...["etag", "retry-after"].map(name => response.headers.get(name))];
+        const headers = ["etag", "retry-after"].map(name => response.headers.get(name));
+        return [response.status, body.length > 0, ...headers];
     } catch (error) { return String(error) }
 }"""
 FAILED = "TypeError: Failed to fetch"

@@ -106,7 +106,8 @@ class Run:
             self.unavailable[f"{file.kind}: {json.loads(done.body)['message']}"] += 1
         if problem := self._problem(done.status, done.body):
             raise Found(
-                f"file {name}, {file.kind}, {len(file.data):,} bytes, ?{file.query[:300]}: {problem}"
+                f"file {name}, {file.kind}, {len(file.data):,} bytes, ?{file.query[:300]}:"
+                f" {problem}"
             )
 
     def _problem(self, status: int, body: bytes) -> str:

@@ -169,7 +169,8 @@ def test_a_backup_takes_the_name_of_no_file(kept: Sqlite, folder: Path) -> None:
     assert "--keep is for a folder" in line
     [line] = refused(run(kept, "backup", str(folder / "none" / "other.db")))
     assert line.endswith(
-        "cannot be written (No such file or directory): name a file in a folder that the user who runs this can write to"
+        "cannot be written (No such file or directory): name a file in a folder that the user"
+        " who runs this can write to"
     )
     assert names(folder) == ["mine.db"]
     assert mine.read_text() == "mine"
@@ -366,7 +367,8 @@ _HISTORY = """WITH RECURSIVE n(seq) AS (SELECT 4 UNION ALL SELECT seq + 1 FROM n
   INSERT INTO changes_10 (seq, store_id, name, at, count, token_number)
   SELECT seq, (seq - 1) % 3 + 1, 'Name ' || seq, 9000000000000, 3, 0 FROM n"""
 _NOW = """UPDATE stores SET (version, name, address, folded, folded_name) =
-  (SELECT seq, name, NULL, lower(name), lower(name) FROM changes WHERE store_id = id ORDER BY seq DESC LIMIT 1)"""
+  (SELECT seq, name, NULL, lower(name), lower(name) FROM changes WHERE store_id = id
+    ORDER BY seq DESC LIMIT 1)"""
 
 
 @pytest.mark.parametrize("command", ["verify", *thorough("restore")])

@@ -25,7 +25,10 @@ from tests.harness.stores import an_export, shown, shown_with, without_versions
 from tests.harness.transfers import TRICKY, command, fill_with
 
 FULL = Path("/dev/full")
-FORMULAS = "Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx for people\n"
+FORMULAS = (
+    "Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx"
+    " for people\n"
+)
 BOM = b"\xef\xbb\xbf"
 
 

@@ -592,7 +592,8 @@ import asyncio, pathlib, sys
 from storekeeper.storage.sqlite import SqliteCollection
 
 async def main():
-    collection = SqliteCollection(pathlib.Path(sys.argv[1]), lambda reason: print("failed:", reason))
+    file = pathlib.Path(sys.argv[1])
+    collection = SqliteCollection(file, lambda reason: print("failed:", reason))
     try:
         await collection.mark_used([1], 10**13)
     except Exception as error:

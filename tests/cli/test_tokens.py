@@ -103,14 +103,18 @@ def test_a_token_that_cannot_be_printed_is_said_to_be_there(tmp_path: Path) -> N
             done = run_command(
                 "token", "add", name, "--scope=read", "--database", database.url, stdout=output
             )
-            said = f"Token {name} was added but cannot be printed ({reason}): revoke it, and add one of another name"
+            said = (
+                f"Token {name} was added but cannot be printed ({reason}): revoke it, and"
+                " add one of another name"
+            )
             assert refused(done) == [f"storekeeper: {said}"]
     assert good(database) == [("ci", True), ("ci-2", True)]
 
 
 def fails_at_commit(event: str, table: str) -> bytes:
     return f"""
-      CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'at the commit'; END $$;
+      CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE 'at the commit'; END $$;
       CREATE CONSTRAINT TRIGGER fail AFTER {event} ON {table} DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW EXECUTE FUNCTION fail()""".encode()
 

@@ -142,8 +142,8 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     between = f"from {name_of(source.url)} into {name_of(target.url)}"
     epoch = state_of(target).epoch
     assert (
-        line
-        == f"2,510 stores and 2,521 changes copied {between}, and verified; its new epoch is {epoch}"
+        line == f"2,510 stores and 2,521 changes copied {between}, and verified; its new epoch is"
+        f" {epoch}"
     )
     assert target.changes() == source.changes()
     assert target.key_rows() == source.key_rows()
@@ -162,7 +162,8 @@ def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other:
     done = run_command("copy", "--move", source.url, target.url)
     assert done.returncode == 0
     assert done.stderr.decode().endswith(
-        f", and verified; the copy keeps the epoch {before.epoch}: do not write to the source any more\n"
+        f", and verified; the copy keeps the epoch {before.epoch}: do not write to the source"
+        " any more\n"
     )
     assert state_of(target) == state_of(source) == before
 

@@ -50,9 +50,7 @@ async def test_a_request_keeps_its_first_result_and_one_that_nobody_waits_for_ta
     assert given_up.future.cancelled()
 
 
-async def test_a_cold_start_a_fast_disk_and_one_slow_batch_refuse_nothing_and_a_handful_may_always_wait() -> (
-    None
-):
+async def test_a_cold_start_or_one_slow_batch_refuses_nothing() -> None:
     for took in ((), (0.0, 0.001, 0.1), (3.5, *[0.01] * 5)):
         assert limit_after(*took) == MAX_QUEUED
     assert limit_after(100.0) == MIN_QUEUE

@@ -50,7 +50,10 @@ ORDINARY = [
         method + create("A", "Idempotency-Key: same").removeprefix(b"POST")
         for method in (b"GET", b"POST", b"GET")
     ),
-    b"GET /api/stores?name=A+B HTTP/1.1\r\nX:\r\nhOST: \t[::1]:80 \t\r\nAuthorization: Bearer \xff\r\n\r\n",
+    (
+        b"GET /api/stores?name=A+B HTTP/1.1\r\nX:\r\nhOST: \t[::1]:80 \t\r\nAuthorization: Bearer"
+        b" \xff\r\n\r\n"
+    ),
 ]
 NOT_PLAIN = [
     *(

@@ -29,7 +29,7 @@ def add(service: Running, tmp_path: Path, count: int, address: str) -> None:
     assert service.request("GET", f"/api/stores/{count}").status == 200
 
 
-def test_a_client_that_does_not_read_thousands_of_responses_costs_little_and_then_gets_them_in_order(
+def test_a_client_that_reads_thousands_of_responses_late_costs_little(
     fresh: Running, tmp_path: Path
 ) -> None:
     count, rounds = 1500, 1000

@@ -88,7 +88,7 @@ def test_a_unix_socket_serves_its_owner_and_group_and_goes_with_the_service(
         assert not path.exists()
 
 
-def test_the_socket_of_a_killed_service_is_replaced_and_one_in_use_is_not_nor_does_a_stop_take_the_next_ones(
+def test_only_the_socket_of_a_killed_service_is_replaced(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "stores.sock"

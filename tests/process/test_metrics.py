@@ -60,7 +60,7 @@ def assert_never_fell(before: Mapping[Series, float], after: Mapping[Series, flo
     assert {key: value for key, value in totals(before).items() if after.get(key, 0) < value} == {}
 
 
-def test_every_worker_shows_what_clients_got_from_all_and_totals_never_fall_though_workers_are_killed(
+def test_every_worker_shows_the_totals_of_all_which_never_fall(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path, "--workers=3") as service:

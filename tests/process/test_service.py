@@ -66,7 +66,8 @@ def test_its_start_and_its_stop_are_told(
         service.process.pid,
     )
     assert people.startswith(
-        f"Storekeeper listens on {address} with the new database {database}; the console is at {address}/"
+        f"Storekeeper listens on {address} with the new database {database}; the console is at"
+        f" {address}/"
     )
     assert (
         f" version={__version__} database={database} new=true workers={workers} pid={pid} "
@@ -241,7 +242,10 @@ def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_whe
         says = f"--host {host} can be reached from elsewhere: "
         assert_refused("--host", host, "--port=0", "--database", url, says=says)
     add_token(url, "first", "read")
-    says = "the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all"
+    says = (
+        "the database has tokens: choose which requests need one, with --auth (or"
+        " STOREKEEPER_AUTH) all"
+    )
     assert_refused("--port=0", "--database", url, says=says)
 
 

@@ -128,7 +128,8 @@ def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
         with pytest.raises(CannotStart) as error:
             from_environment({"STOREKEEPER_CORS_ORIGIN": " ".join(values)})
         assert str(error.value) == (
-            "--cors-origin (or STOREKEEPER_CORS_ORIGIN): expected an origin as browsers send it, such as"
+            "--cors-origin (or STOREKEEPER_CORS_ORIGIN): expected an origin as browsers send"
+            " it, such as"
             f" https://shop.example, not {origin!r}"
         )
 

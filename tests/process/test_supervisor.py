@@ -233,7 +233,7 @@ def stopped_by_many_signals(service: Running) -> int:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_until_the_very_end_of_a_stop_clients_are_served_new_clients_are_refused_and_signals_change_nothing(
+def test_until_the_end_of_a_stop_clients_are_served_and_signals_ignored(
     tmp_path: Path, count: int
 ) -> None:
     """Those too that the kernel has connected and nobody has accepted yet: a proxy makes a 502

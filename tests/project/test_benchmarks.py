@@ -17,7 +17,8 @@ CLIENTS = 8
 PUT = b'PUT /api/stores/1 HTTP/1.1\r\nContent-Length: 12\r\n\r\n{"name":"%d"}'
 WRONG = (
     """SELECT * FROM changes
-      WHERE count != (SELECT max(store_id) FROM changes AS earlier WHERE earlier.seq <= changes.seq)""",
+      WHERE count !=
+        (SELECT max(store_id) FROM changes AS earlier WHERE earlier.seq <= changes.seq)""",
     """SELECT id, name, address, version FROM stores EXCEPT
       SELECT store_id, name, address, max(seq) FROM changes GROUP BY store_id""",
 )

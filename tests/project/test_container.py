@@ -93,7 +93,8 @@ def machine() -> Iterator[Machine]:
     try:
         base = "/usr/local/sbin/python"
         made.root(
-            f"printf '#!/bin/sh\\nexec {sys.base_prefix}/bin/python3 \"$@\"\\n' > {base}; chmod 755 {base}"
+            f"printf '#!/bin/sh\\nexec {sys.base_prefix}/bin/python3 \"$@\"\\n' > {base}; chmod"
+            f" 755 {base}"
         )
         yield made
     finally:
@@ -116,7 +117,8 @@ def build(machine: Machine) -> dict[str, str]:
             *sources, target = rest.split()
             for source in sources:
                 machine.root(
-                    f"cp -rT /mnt/source/{source} {target + '/' + Path(source).name if target == './' else target}"
+                    f"cp -rT /mnt/source/{source}"
+                    f" {target + '/' + Path(source).name if target == './' else target}"
                 )
         elif word == "RUN":
             status, output = machine.run_outside(f"bash -c {shlex.quote(rest)}", INSTALL_TIMEOUT)
@@ -136,18 +138,25 @@ def test_each_step_of_the_dockerfile_works_and_what_it_builds_serves_on_a_read_o
     )
     exports = " ".join(f"{name}={value}" for name, value in environment.items())
     [user], [entry], [command] = values("USER"), values("ENTRYPOINT"), values("CMD")
-    run = f"setpriv --reuid={user.split(':')[0]} --regid={user.split(':')[1]} --clear-groups --no-new-privs"
+    run = (
+        f"setpriv --reuid={user.split(':')[0]} --regid={user.split(':')[1]} --clear-groups"
+        " --no-new-privs"
+    )
     run += " --bounding-set=-all"
 
     def within(words: list[str]) -> str:
-        inner = f"mount -o remount,bind,ro / && cd /srv/data && exec {run} env {exports} {shlex.join(words)}"
+        inner = (
+            f"mount -o remount,bind,ro / && cd /srv/data && exec {run} env {exports}"
+            f" {shlex.join(words)}"
+        )
         return f"unshare --mount sh -c {shlex.quote(inner)}"
 
     machine.root("mount -t tmpfs tmpfs /mnt; true")  # the checkout is away
     machine.root(within([*json.loads(entry), "create"]))
     serve = json.loads(entry) + json.loads(command)
     machine.root(
-        f"{within(serve)} > /run/log 2>&1 & until grep -q 'listens on' /run/log; do sleep 0.05; done"
+        f"{within(serve)} > /run/log 2>&1 & until grep -q 'listens on' /run/log; do sleep 0.05;"
+        " done"
     )
     [check] = values("HEALTHCHECK")
     machine.root(within(json.loads(check.partition("CMD ")[2])))

@@ -37,27 +37,46 @@ tests:
       - {series: 'up{job="storekeeper", instance="good"}', values: '1x30'}
       - {series: 'storekeeper_ready{instance="bad"}', values: '0x30'}
       - {series: 'storekeeper_ready{instance="good"}', values: '1x30'}
-      - {series: 'REQUESTS{instance="bad", route="/test", method="GET", status="200"}', values: '0+97x30'}
-      - {series: 'REQUESTS{instance="bad", route="/test", method="GET", status="503"}', values: '0+3x30'}
-      - {series: 'REQUESTS{instance="good", route="/test", method="GET", status="200"}', values: '0+97x30'}
-      - {series: 'REQUESTS{instance="good", route="/health/", method="GET", status="503"}', values: '0+9x30'}
-      - {series: 'storekeeper_writes_refused{instance="bad", reason="The disk is full"}', values: '0 1x29'}
-      - {series: 'storekeeper_writes_refused{instance="bad", reason="The database is locked"}', values: '0x30'}
-      - {series: 'storekeeper_writes_refused{instance="good", reason="The disk is full"}', values: '0x18 1x1 0x10'}
-      - {series: 'REQUESTS{instance="refuses", route="/api/stores", method="POST", status="503"}', values: '0+1x30'}
-      - {series: 'REQUESTS{instance="refuses", route="/api/stores", method="GET", status="200"}', values: '0+900x30'}
-      - {series: 'REQUESTS{instance="good", route="/api/stores", method="PUT", status="200"}', values: '0+97x30'}
-      - {series: 'REQUESTS{instance="good", route="/api/stores", method="PUT", status="412"}', values: '0+97x30'}
-      - {series: 'REQUESTS{instance="good", route="/api/stores", method="other", status="501"}', values: '0+97x30'}
+      - {series: 'REQUESTS{instance="bad", route="/test", method="GET", status="200"}',
+         values: '0+97x30'}
+      - {series: 'REQUESTS{instance="bad", route="/test", method="GET", status="503"}',
+         values: '0+3x30'}
+      - {series: 'REQUESTS{instance="good", route="/test", method="GET", status="200"}',
+         values: '0+97x30'}
+      - {series: 'REQUESTS{instance="good", route="/health/", method="GET", status="503"}',
+         values: '0+9x30'}
+      - {series: 'storekeeper_writes_refused{instance="bad", reason="The disk is full"}',
+         values: '0 1x29'}
+      - {series: 'storekeeper_writes_refused{instance="bad", reason="The database is locked"}',
+         values: '0x30'}
+      - {series: 'storekeeper_writes_refused{instance="good", reason="The disk is full"}',
+         values: '0x18 1x1 0x10'}
+      - {series: 'REQUESTS{instance="refuses", route="/api/stores", method="POST", status="503"}',
+         values: '0+1x30'}
+      - {series: 'REQUESTS{instance="refuses", route="/api/stores", method="GET", status="200"}',
+         values: '0+900x30'}
+      - {series: 'REQUESTS{instance="good", route="/api/stores", method="PUT", status="200"}',
+         values: '0+97x30'}
+      - {series: 'REQUESTS{instance="good", route="/api/stores", method="PUT", status="412"}',
+         values: '0+97x30'}
+      - {series: 'REQUESTS{instance="good", route="/api/stores", method="other", status="501"}',
+         values: '0+97x30'}
       - {series: 'storekeeper_clock_jumps_total{instance="bad"}', values: '0 1x29'}
       - {series: 'storekeeper_clock_jumps_total{instance="good"}', values: '3x30'}
-      - {series: 'storekeeper_next_token_expiry_timestamp_seconds{instance="bad"}', values: '600000x30'}
-      - {series: 'storekeeper_next_token_expiry_timestamp_seconds{instance="good"}', values: '700000x30'}
-      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="0.25"}', values: '0+9x30'}
-      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="1.0"}', values: '0+10x30'}
-      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="+Inf"}', values: '0+10x30'}
-      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="good", le="0.25"}', values: '0+10x30'}
-      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="good", le="+Inf"}', values: '0+10x30'}
+      - {series: 'storekeeper_next_token_expiry_timestamp_seconds{instance="bad"}',
+         values: '600000x30'}
+      - {series: 'storekeeper_next_token_expiry_timestamp_seconds{instance="good"}',
+         values: '700000x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="0.25"}',
+         values: '0+9x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="1.0"}',
+         values: '0+10x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="bad", le="+Inf"}',
+         values: '0+10x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="good", le="0.25"}',
+         values: '0+10x30'}
+      - {series: 'storekeeper_commit_duration_seconds_bucket{instance="good", le="+Inf"}',
+         values: '0+10x30'}
       - {series: 'storekeeper_disk_free_bytes{instance="bad"}', values: '3000000000x30'}
       - {series: 'storekeeper_database_bytes{instance="bad"}', values: '2000000000x30'}
       - {series: 'storekeeper_disk_free_bytes{instance="good"}', values: '3000000000x30'}

@@ -61,7 +61,8 @@ def machine() -> Iterator[Machine]:
     made = Machine()
     try:
         made.root(
-            f"cd /opt/storekeeper; ln -s /mnt/source source; ln -s {ROOT}/.venv 0.1.0; ln -s 0.1.0 0.2.0"
+            f"cd /opt/storekeeper; ln -s /mnt/source source; ln -s {ROOT}/.venv 0.1.0; ln -s"
+            " 0.1.0 0.2.0"
         )
         differences = follow(made)
         assert not differences, "\n\n".join(differences)
@@ -109,7 +110,10 @@ def start_postgres(machine: Machine) -> None:
     machine.root(f"mkdir -p {folders}; chown postgres: {folders}; cd /var/lib/postgresql")
     options = "--auth-local peer --auth-host scram-sha-256 --no-sync --no-locale"
     machine.root(f"runuser -u postgres -- {programs}/initdb data {options}")
-    server = f"{programs}/pg_ctl start --wait --pgdata data --log log --options '-F -k /var/run/postgresql'"
+    server = (
+        f"{programs}/pg_ctl start --wait --pgdata data --log log --options '-F -k"
+        " /var/run/postgresql'"
+    )
     machine.root(f"runuser -u postgres -- {server}; cd")
 
 
@@ -131,7 +135,10 @@ def test_a_stranger_without_rights_clones_the_repository_and_serves(empty_machin
         f"runuser -u visitor -- bash -c {shlex.quote('cd; ' + clone)}", INSTALL_TIMEOUT
     )
     assert found[0] == 0, found[1]
-    start = "cd storekeeper; make serve > log 2>&1 & until curl -so /dev/null 127.0.0.1:8080/test; do sleep 0.05; done"
+    start = (
+        "cd storekeeper; make serve > log 2>&1 & until curl -so /dev/null"
+        " 127.0.0.1:8080/test; do sleep 0.05; done"
+    )
     assert empty_machine.run("$", start)[0] == 0
     before = "cd storekeeper"
     for step in steps(README):
@@ -188,7 +195,8 @@ def test_a_password_in_the_settings_lets_commands_into_postgresql_as_the_page_sa
     machine: Machine,
 ) -> None:
     machine.root(
-        """cd /; runuser -u postgres -- psql -qc "ALTER ROLE storekeeper PASSWORD 'secret word'"; cd"""
+        "cd /; runuser -u postgres -- psql -qc"
+        """ "ALTER ROLE storekeeper PASSWORD 'secret word'"; cd"""
     )
     export = "storekeeper export - --database postgresql://storekeeper@127.0.0.1/stores"
     assert "no password supplied" in machine.run("#", export)[1]
@@ -271,7 +279,8 @@ def test_a_log_in_a_file_is_rotated_by_copytruncate(machine: Machine) -> None:
     first = machine.root(f"cat {log}")
     machine.root("logrotate --force --state /root/state /etc/logrotate.d/storekeeper")
     machine.root(
-        f"kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' {log}; do sleep 0.01; done"
+        f"kill -9 $(pgrep --newest --parent $!); until grep -q 'worker lost' {log}; do sleep"
+        " 0.01; done"
     )
     assert machine.root(f"cat {log}.1") == first
     assert not machine.root(f"head -c 20 {log} | tr '\\0' X").startswith("X")
@@ -281,7 +290,10 @@ def test_a_log_in_a_file_is_rotated_by_copytruncate(machine: Machine) -> None:
 def test_another_asgi_server_serves_as_the_page_says(machine: Machine) -> None:
     (serve,) = [one for one in NOT_RUN if "--factory" in one]
     try:
-        start = f"{serve} > log 2>&1 & until grep -q 'Uvicorn running' log; do kill -0 $!; sleep 0.01; done"
+        start = (
+            f"{serve} > log 2>&1 & until grep -q 'Uvicorn running' log; do kill -0 $!;"
+            " sleep 0.01; done"
+        )
         assert machine.run("$", f"set -e; {start}; echo $! > pid")[0] == 0
         assert (
             '"status":"ready"' in machine.run("$", "curl -s http://127.0.0.1:8098/health/ready")[1]
@@ -358,7 +370,10 @@ def test_what_nginx_refuses_itself_has_the_error_body_of_the_contract(
 def test_a_spreadsheet_may_be_longer_than_another_body_and_not_too_long(
     behind_nginx: Machine,
 ) -> None:
-    send = "curl -s '127.0.0.1/api/imports?add=true&dry-run=true' --data-binary @- -H content-type:text/csv"
+    send = (
+        "curl -s '127.0.0.1/api/imports?add=true&dry-run=true' --data-binary @- -H"
+        " content-type:text/csv"
+    )
     rows = "{ echo name,address; seq 60000 | sed 's/.*/Castle Hill &,& Castle Hill Road/'; }"
     output = behind_nginx.run("$", f"{rows} | {send}")[1]
     assert json.loads(output).get("rows") == 60000, output[:500]
@@ -370,7 +385,10 @@ def test_a_spreadsheet_may_be_longer_than_another_body_and_not_too_long(
 
 
 def test_a_stream_passes_nginx_at_once(behind_nginx: Machine) -> None:
-    set_timeout = "sed -i 's/proxy_read_timeout {};/proxy_read_timeout {};/' /etc/nginx/conf.d/storekeeper.conf"
+    set_timeout = (
+        "sed -i 's/proxy_read_timeout {};/proxy_read_timeout {};/'"
+        " /etc/nginx/conf.d/storekeeper.conf"
+    )
     behind_nginx.root(f"{set_timeout.format('300ms', '30s')}; systemctl restart nginx")
     stream = "curl -sN 127.0.0.1/api/changes?after=now -H 'accept: text/event-stream'"
     write = (

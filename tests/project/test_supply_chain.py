@@ -19,10 +19,14 @@ from tools import audit, sbom
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PINNED = re.compile(
-    r"([a-z0-9][a-z0-9-]*)(?:\[[a-z0-9,-]+\])?==([^\s;\\]+)( ; [^\\]+?)?((?: --hash=sha256:[0-9a-f]{64})+)"
+    r"([a-z0-9][a-z0-9-]*)(?:\[[a-z0-9,-]+\])?==([^\s;\\]+)( ; [^\\]+?)?((?:"
+    r" --hash=sha256:[0-9a-f]{64})+)"
 )
 
-_HOSTS = "pypi org,pythonhosted org,npmjs org,npmjs com,yarnpkg com,proxy.golang org,deb.debian org,crates io"
+_HOSTS = (
+    "pypi org,pythonhosted org,npmjs org,npmjs com,yarnpkg com,proxy.golang org,deb.debian"
+    " org,crates io"
+)
 HOSTS = [host.replace(" ", ".") for host in f"{_HOSTS},rubygems org,docker io,ghcr io".split(",")]
 """Of package registries, put together here so that this file names none either."""
 

@@ -92,7 +92,8 @@ JOINED: Stores = [
     ("E", None),
 ]
 LIST = (
-    "Store Name,Street,City,Postcode,Country\nA,1 Road,Town,12,X\nB,,Town,12,X\nC, 1  Road ,,12,X\nD,1 Road,Town,,X\n"
+    "Store Name,Street,City,Postcode,Country\nA,1 Road,Town,12,X\nB,,Town,12,X\nC, 1  Road"
+    " ,,12,X\nD,1 Road,Town,,X\n"
     "E,,,,X\n"
 )
 
@@ -144,7 +145,8 @@ CORPUS: dict[str, Callable[[], File]] = {
     "names of 31 characters": lambda: File(
         ("name\n" + "".join(f"{'x' * 29}{number:02}\n" for number in range(50))).encode(),
         None,
-        "50 names have more than 30 characters: line 2 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxx00' (31), line 3",
+        "50 names have more than 30 characters: line 2 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxx00' (31),"
+        " line 3",
     ),
     "the same, cut": lambda: File(
         b"name\n" + b"x" * 31 + b"\n", [("x" * 30, None)], options=("--cut-names",)

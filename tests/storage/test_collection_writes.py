@@ -305,8 +305,8 @@ class TestUnchanged:
 
     async def test_what_is_unchanged_is_seen_within_a_batch(self, database: Database) -> None:
         async with handle(database) as collection:
-            writes: list[Command] = [Create(Payload("A")), Replace(1, Payload("A")), Replace(1, Payload("B")),
-                      Replace(1, Payload("B")), Replace(1, Payload("A"))]  # fmt: skip
+            writes: list[Command] = [Create(Payload("A"))]
+            writes += [Replace(1, Payload(name)) for name in ("A", "B", "B", "A")]
             found = await outcomes(*((collection, write) for write in writes))
             assert [cast("Store", store).version for store in found] == [1, 1, 2, 2, 3]
         assert len(database.changes()) == 3

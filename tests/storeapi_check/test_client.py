@@ -29,7 +29,10 @@ from tests.storeapi_check.reference import Local, Reference, Response, served
 from tests.storeapi_check.variants import Elsewhere
 
 GIB = 1 << 30
-OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache\r\nContent-Length: 2\r\n\r\nOK"
+OK = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache\r\n"
+    b"Content-Length: 2\r\n\r\nOK"
+)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\n"
 Behaviour = Callable[[socket.socket, bytes], None]
 
@@ -344,8 +347,8 @@ def test_the_client_sees_every_field_and_byte() -> None:
 
 def test_a_chunked_body_is_put_together() -> None:
     exchange = answered(
-        HEAD
-        + b"Transfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\n0A\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\n0A\r\n0123456789\r\n0\r\n"
+        b"Trailer: 1\r\n\r\n"
     )
     assert exchange.content == b"abc0123456789"
 

@@ -178,7 +178,8 @@ def python(code: str, **env: str) -> "subprocess.CompletedProcess[str]":
 def test_the_table_prints_on_a_terminal_that_knows_only_ascii() -> None:
     with served(Reference()) as url:
         done = python(
-            f"import sys\nimport storeapi_check\nsys.exit(storeapi_check.run({url!r}, read_only=True))",
+            f"import sys\nimport storeapi_check\nsys.exit(storeapi_check.run({url!r},"
+            " read_only=True))",
             PYTHONIOENCODING="ascii",
         )
     assert done.returncode == 0, done.stderr
@@ -205,7 +206,8 @@ def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
 
 def test_a_machine_readable_run_loads_nothing_but_the_kit() -> None:
     code = (
-        "import sys\nimport storeapi_check\nstoreapi_check.run({url!r}, read_only=True, json=True)\n"
+        "import sys\nimport storeapi_check\nstoreapi_check.run({url!r}, read_only=True,"
+        " json=True)\n"
         "own = [name for name in sys.modules if name.startswith('storekeeper.')]\n"
         "assert all(name.startswith('storeapi_check') for name in own), own\n"
         "assert 'rich' not in sys.modules\n"

@@ -10,7 +10,10 @@ import pytest
 from tests.harness.nginx import nginx
 from tests.harness.process import Response, Running, serving
 
-GZIP = "gzip on; gzip_types application/json; gzip_min_length 1; gzip_proxied any; gzip_http_version 1.0;"
+GZIP = (
+    "gzip on; gzip_types application/json; gzip_min_length 1; gzip_proxied any;"
+    " gzip_http_version 1.0;"
+)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,8 @@ EXIT_STATUSES = {
         "The database failed, its file was replaced or is locked, or there is not enough memory or"
         " space: start the service again."
     ),
-    130: "Ctrl-C ended the command before it changed anything. While it commits, it ignores Ctrl-C.",
+    130: "Ctrl-C ended the command before it changed anything. While it commits, it ignores"
+    " Ctrl-C.",
 }
 
 SETTLE_DELAY = 1.0

@@ -322,7 +322,8 @@ class _Review:
             adds = f"the import adds {stores} to a list of {total:,}"
             if self._is_locked:
                 raise CannotStart(
-                    f"{adds}, because other clients wrote meanwhile: repeat it; nothing was imported"
+                    f"{adds}, because other clients wrote meanwhile: repeat it; nothing was"
+                    " imported"
                 )
             ask(adds, "nothing was imported")
             self._approved = created

@@ -79,7 +79,8 @@ def add(
     expiring = f" until {_day(until)}" if until else ""
     database = databases.database(settings.database).name
     print_line(
-        f"Token {name} may {scope}{expiring} in {database}. Keep it: it cannot be printed again. The"
+        f"Token {name} may {scope}{expiring} in {database}. Keep it: it cannot be printed"
+        " again. The"
         " service asks for tokens if it runs with --auth writes or --auth all"
     )
     time.sleep(SETTLE_DELAY)

@@ -38,7 +38,8 @@ class Cursor(NamedTuple):
         if self.epoch not in ("", epoch) or (self.seq or 0) > version:
             present = f"{version}.{epoch}"
             raise EpochEnded(
-                f"The cursor is of another history: read the list again, and continue from {present}",
+                "The cursor is of another history: read the list again, and continue from"
+                f" {present}",
                 present,
             )
         return version if self.seq is None else self.seq

@@ -81,7 +81,10 @@ def hashed(text: bytes) -> str:
 def check_name(name: str) -> str:
     """Return the name of a token. Raises CannotStart if it breaks the rule."""
     if not _NAME.fullmatch(name):
-        rule = "expected 1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit"
+        rule = (
+            "expected 1 to 64 letters, digits, dots, hyphens and underscores, the first a"
+            " letter or digit"
+        )
         raise CannotStart(rule, subject="NAME")
     return name
 

@@ -27,7 +27,8 @@ _KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids ORDER BY column_na
 _WITH_KEY = "SELECT store_id FROM external_ids WHERE value = $1"
 _KEY = "(SELECT value FROM external_ids WHERE store_id = id AND column_name = $1)"
 _AS_OF = f"""(SELECT store_id AS id, {FIELDS} FROM changes JOIN (
-    SELECT max(seq) AS seq FROM changes WHERE seq <= {{version}} GROUP BY store_id) AS latest USING (seq)) AS past"""  # noqa: S608 - of constants
+    SELECT max(seq) AS seq FROM changes WHERE seq <= {{version}} GROUP BY store_id)
+  AS latest USING (seq)) AS past"""  # noqa: S608 - only from constants
 
 
 class Export(msgspec.Struct, frozen=True):

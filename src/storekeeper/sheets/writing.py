@@ -141,7 +141,8 @@ def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any)
             text = "" if cell is None else str(cell)
             if len(text) > MAX_CELL_LENGTH:
                 raise _no_xlsx(
-                    f"a cell of XLSX has {MAX_CELL_LENGTH:,} characters at most, and the {columns[column]} of store"
+                    f"a cell of XLSX has {MAX_CELL_LENGTH:,} characters at most, and the"
+                    f" {columns[column]} of store"
                     f" {row[0]} has {len(text):,}"
                 )
             if "\ufffe" in text or "\uffff" in text:

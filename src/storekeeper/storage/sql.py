@@ -166,25 +166,29 @@ def additions_of_10(integer: str, text: str, options: str, changes: str) -> str:
     """Return the statements that add to the tables of schema 9 what schema 10 has besides, in the
     words of a database, where the table of changes has this name."""
     return f"""
-    ALTER TABLE stores ADD COLUMN folded_name {text} NOT NULL DEFAULT '';  -- the name as it is sorted
-    ALTER TABLE {changes} ADD COLUMN user_name {text};  -- whom a trusted proxy named; null: it named no user
+    -- The name as it is sorted.
+    ALTER TABLE stores ADD COLUMN folded_name {text} NOT NULL DEFAULT '';
+    -- The user whom a trusted proxy named; null: it named none.
+    ALTER TABLE {changes} ADD COLUMN user_name {text};
     ALTER TABLE tokens ADD COLUMN created_by {text};    -- the name of the system's user
     ALTER TABLE tokens ADD COLUMN revoked_by {text};
-    ALTER TABLE external_ids ADD COLUMN given_name {text};     -- what the source last gave; null: nothing
-    ALTER TABLE external_ids ADD COLUMN given_address {text};  -- empty: an empty cell
+    -- What the source last gave; null: nothing; empty: an empty cell.
+    ALTER TABLE external_ids ADD COLUMN given_name {text};
+    ALTER TABLE external_ids ADD COLUMN given_address {text};
     CREATE TABLE imports (
       first_seq {integer} PRIMARY KEY, -- the first of its changes
       last_seq  {integer} NOT NULL,
       undoes    {integer},             -- the first change of what it undid; null: it is an import
       file      {text},                -- null: not known
       token_number {integer} NOT NULL, -- as in the changes
-      user_name {text}                 -- as in the changes, or the system's user who ran the command
+      user_name {text}                 -- as in the changes, or the user who ran the command
     ) {options};
     CREATE TABLE key_changes (
       seq       {integer} PRIMARY KEY, -- of the change
       column_name {text} NOT NULL,
       value     {text} NOT NULL,
-      attached  {integer} NOT NULL CHECK (attached IN (-1, 0, 1)),  -- 1: the store got the key; -1: it lost it
+      -- 1: the store got the key; -1: it lost it.
+      attached  {integer} NOT NULL CHECK (attached IN (-1, 0, 1)),
       given_name {text},               -- what the source had given before
       given_address {text}
     ) {options};
@@ -195,7 +199,10 @@ ROW_ORDER = "1, 2"
 """The columns that give the rows of each table one order."""
 
 
-_OLDER = "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve` with it once"
+_OLDER = (
+    "written by an older Storekeeper: upgrade it first, by starting `storekeeper serve`"
+    " with it once"
+)
 _NEWER = "written by a newer Storekeeper: install that version or a later one"
 
 
@@ -218,7 +225,8 @@ def check_schema_number(number: int, known: int, subject: str, *, upgrade: bool)
     if number < SCHEMA_NUMBER:
         problem = (
             f"written before the first release (its schema is {number}): export its stores with the"
-            " checkout that wrote it (storekeeper export), and import them here (storekeeper import)"
+            " checkout that wrote it (storekeeper export), and import them here (storekeeper"
+            " import)"
         )
     elif number > known:
         problem = (
@@ -265,7 +273,8 @@ def changes_statement(query: ChangesQuery) -> tuple[str, tuple[int, ...]]:
           OVER (ORDER BY seq {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
         FROM pairs)
       SELECT (SELECT coalesce(max(seq), 0) FROM changes), epoch,
-        sized.seq, sized.store_id, {of("sized.seq", "name")}, {of("sized.seq", "address")}, sized.at,
+        sized.seq, sized.store_id,
+        {of("sized.seq", "name")}, {of("sized.seq", "address")}, sized.at,
         (SELECT name FROM tokens WHERE number = sized.token_number), {of("sized.seq", "user_name")},
         sized.previous, {of("sized.previous", "name")}, {of("sized.previous", "address")}
       FROM collection LEFT JOIN sized ON coalesce(before, 0) < {MAX_PAGE_BYTES}

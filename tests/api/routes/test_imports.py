@@ -130,7 +130,10 @@ async def test_columns_are_mapped_and_names_cut_as_the_query_says(tmp_path: Path
             400,
             {"source": "query", "keys": ["encoding"]},
         )
-        query = "match=nr&map=name%3DFiliale&map=address%3D%7BStra%C3%9Fe%7D,+%7BOrt%7D&encoding=cp1252&cut-names"
+        query = (
+            "match=nr&map=name%3DFiliale&map=address%3D%7BStra%C3%9Fe%7D,+%7BOrt%7D"
+            "&encoding=cp1252&cut-names"
+        )
         done = (await send(service, query, text)).json
         assert done["changes"][0]["new"] == {
             "name": "Kiosk am Marktplatz in der Alt",

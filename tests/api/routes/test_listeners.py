@@ -518,7 +518,10 @@ async def test_a_stream_ends_when_its_token_expires(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expires = now() + 60_000
-    bearer = f"Authorization: Bearer {add_token(f'sqlite:///{tmp_path}/stores.db', 'short', 'read', expires)}"
+    bearer = (
+        "Authorization: Bearer"
+        f" {add_token(f'sqlite:///{tmp_path}/stores.db', 'short', 'read', expires)}"
+    )
     async with inside(tmp_path, auth="all") as service:
         _, line = listen(service, "", bearer)
         await until(lambda: b"retry" in line.sent)

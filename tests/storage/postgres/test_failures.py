@@ -363,7 +363,8 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
         assert create(one).status == 200
         server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         server.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ="
+            " 'storekeeper'"
         )
         until(lambda: one.request("GET", "/api/stores/1").status == 200)
         assert_refused(create(one, "B"))
@@ -373,7 +374,8 @@ def test_a_database_that_takes_no_writes_is_still_read(server: Server, tmp_path:
         assert one.request("GET", "/health/ready").json == refused
         server.sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
         server.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storekeeper'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ="
+            " 'storekeeper'"
         )
         until(lambda: writes(one) == "ok")
         until(lambda: 'event="writes work again"' in one.log)
@@ -494,7 +496,8 @@ def test_a_list_that_cannot_be_finished_breaks_off_and_is_no_bug(
         with psycopg.connect(database) as connection:
             many = "FROM generate_series(1, 40000) AS n"
             connection.execute(
-                f"INSERT INTO stores SELECT n, 'Store', 'store', n, repeat('x', 500) {many}".encode()
+                "INSERT INTO stores SELECT n, 'Store', 'store', n, repeat('x', 500)"
+                f" {many}".encode()
             )
             connection.execute(
                 f"INSERT INTO changes SELECT n, n, 'Store', '', 0, 0, n {many}".encode()

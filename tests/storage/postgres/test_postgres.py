@@ -79,9 +79,12 @@ async def test_reads_by_id_of_one_tick_are_one_query_and_a_list_is_its_numbers_a
 
 
 BLOAT = f"""
-ALTER TABLE {COLLECTION_TABLE} SET (autovacuum_enabled = false);  -- it would be counted, and remove them
-ALTER TABLE {COLLECTION_TABLE} DROP CONSTRAINT collection_pkey, DROP CONSTRAINT collection_one_check;
-INSERT INTO {COLLECTION_TABLE} SELECT number, 0, 0, 0, repeat('x', 1000) FROM generate_series(2, 4000) AS number;
+-- It would be counted, and remove them.
+ALTER TABLE {COLLECTION_TABLE} SET (autovacuum_enabled = false);
+ALTER TABLE {COLLECTION_TABLE}
+  DROP CONSTRAINT collection_pkey, DROP CONSTRAINT collection_one_check;
+INSERT INTO {COLLECTION_TABLE} SELECT number, 0, 0, 0, repeat('x', 1000)
+  FROM generate_series(2, 4000) AS number;
 UPDATE {COLLECTION_TABLE} SET at = at WHERE one = 1;
 DELETE FROM {COLLECTION_TABLE} WHERE one > 1;
 ALTER TABLE {COLLECTION_TABLE} ADD PRIMARY KEY (one)"""
@@ -96,7 +99,10 @@ async def test_a_read_looks_at_no_dead_version_of_the_numbers(database: Postgres
         return int(postgres().sql(looked_at, name))
 
     name = database.url.rpartition("/")[2]
-    looked_at = f"SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE relname = '{COLLECTION_TABLE}'"
+    looked_at = (
+        "SELECT heap_blks_hit + heap_blks_read FROM pg_statio_user_tables WHERE"
+        f" relname = '{COLLECTION_TABLE}'"
+    )
     async with handle(database) as collection:
         await create(collection, Payload("First"))
     postgres().sql(BLOAT, name)
@@ -210,7 +216,8 @@ def sessions(database: Postgres, then: str = "pid") -> str:
     """Return the sessions that COPY to or from a database, and end them if `then` says so."""
     name = database.url.rpartition("/")[2]
     return postgres().sql(
-        f"SELECT {then} FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'COPY%' ORDER BY pid"
+        f"SELECT {then} FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'COPY%'"
+        " ORDER BY pid"
     )
 
 
@@ -306,7 +313,9 @@ def test_commits_are_made_durable_where_the_server_would_not(
 def test_the_driver_is_loaded_only_for_a_postgresql_url(tmp_path: Path) -> None:
     script = f"""if True:
         import sys
-        from storekeeper import cli; from storekeeper.storage import databases; from storekeeper.process import service
+        from storekeeper import cli
+        from storekeeper.storage import databases
+        from storekeeper.process import service
         databases.ensure("sqlite:///{tmp_path}/stores.db", examples=True)
         databases.database("sqlite:///{tmp_path}/stores.db").prepare()
         sys.exit("psycopg" in sys.modules or "storekeeper.storage.postgres" in sys.modules)"""

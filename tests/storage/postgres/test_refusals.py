@@ -39,7 +39,8 @@ AT_COMMIT = {
 }
 
 WARNING = """
-  CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'audited'; RETURN NULL; END $$;
+  CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE WARNING 'audited'; RETURN NULL; END $$;
   CREATE TRIGGER warn AFTER INSERT ON stores FOR EACH ROW EXECUTE FUNCTION warn()"""
 
 
@@ -241,7 +242,7 @@ async def test_what_waits_too_long_is_refused(database: Postgres) -> None:
         assert await get(collection, 1) == a_store(1, "First", None, 1)
 
 
-async def test_connections_that_have_grown_old_are_replaced_but_the_last_only_once_the_server_lets_in_another(
+async def test_an_old_connection_is_replaced_and_the_last_only_by_another(
     database: Postgres, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full server somebody else takes the place of each that is closed. The log says why

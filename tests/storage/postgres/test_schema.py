@@ -28,7 +28,8 @@ UPGRADE = f"""
   ALTER TABLE {COLLECTION_TABLE} RENAME TO collection_2;
   ALTER TABLE changes ADD COLUMN reason text;
   CREATE VIEW {COLLECTION_TABLE} AS
-    SELECT one, count, version, at, epoch, folding FROM collection_2 GROUP BY one, count, version, at, epoch, folding
+    SELECT one, count, version, at, epoch, folding FROM collection_2
+      GROUP BY one, count, version, at, epoch, folding
 """
 """A made-up next schema, with all that a migration has to do."""
 
@@ -98,7 +99,8 @@ def test_an_upgrade_waits_for_an_older_instance_that_is_writing_and_is_no_deadlo
     """That instance has the lock of the writers by then, and writes its change only afterwards."""
     upgrade_with(monkeypatch, UPGRADE)
     waiting = """SELECT count(*) > 0 FROM pg_locks
-      WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+      WHERE NOT granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
     with psycopg.connect(older.url) as old, ThreadPoolExecutor(1) as pool:
         old.execute(LOCK.encode())
         upgrade = pool.submit(schema.prepare, older.url)
@@ -201,7 +203,10 @@ def test_starts_that_wait_for_the_lock_of_migrations_do_not_wait_for_each_other(
 ) -> None:
     make(database.url)
     upgrade_with(monkeypatch, SECOND)
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+        " wait_event = 'advisory'"
+    )
     with psycopg.connect(database.url, autocommit=True) as first, ThreadPoolExecutor(3) as pool:
         first.execute("SELECT pg_advisory_lock(%s)", (schema.MIGRATION_LOCK,))
         starts = [pool.submit(schema.prepare, database.url) for _ in range(3)]
@@ -216,7 +221,10 @@ def test_a_start_beside_a_long_migration_waits_for_it_and_takes_the_database_for
 ) -> None:
     make(database.url)
     upgrade_with(monkeypatch, f"{SECOND}; SELECT pg_sleep(1)")
-    asleep = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    asleep = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+        " wait_event = 'PgSleep'"
+    )
     with psycopg.connect(database.url, autocommit=True) as watch, ThreadPoolExecutor(3) as pool:
         first = pool.submit(schema.prepare, database.url)
         until(lambda: watch.execute(asleep).fetchone() == (1,))
@@ -282,7 +290,10 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
         ("TRUNCATE storekeeper", "its table storekeeper is not as we made it"),
         ("INSERT INTO storekeeper VALUES (1)", "its table storekeeper is not as we made it"),
         (
-            "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema = NULL",
+            (
+                "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema"
+                " = NULL"
+            ),
             "its table storekeeper is not as we made it",
         ),
         (

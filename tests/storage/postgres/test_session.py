@@ -120,9 +120,7 @@ async def test_what_is_acknowledged_was_flushed_though_the_server_is_told_meanwh
 
 
 @pytest.mark.thorough
-async def test_a_crash_loses_nothing_that_was_acknowledged_after_the_server_was_told_not_to_flush() -> (
-    None
-):
+async def test_a_crash_loses_nothing_although_the_server_was_told_not_to_flush() -> None:
     postgres()
     with running() as server:
         url = server.new_database()
@@ -335,7 +333,8 @@ def choices() -> list[tuple[str, str]]:
     each other value."""
     found = postgres().sql(
         "SELECT name, other FROM pg_settings, unnest(coalesce(enumvals, '{on,off}')) AS other"
-        " WHERE context = 'user' AND vartype IN ('bool', 'enum') AND other <> setting ORDER BY name, other"
+        " WHERE context = 'user' AND vartype IN ('bool', 'enum') AND other <> setting ORDER BY"
+        " name, other"
     )
     pairs = [line.split("|") for line in found.splitlines()] + [
         list(pair) for pair in OTHERS.items()
@@ -475,13 +474,17 @@ async def test_a_second_collection_along_the_search_path_is_refused_in_one_line(
 # What stands in its place.
 
 SWALLOWED = {
-    "a trigger": """CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-      CREATE TRIGGER swallow BEFORE INSERT OR UPDATE ON stores FOR EACH ROW EXECUTE FUNCTION swallow()""",
+    "a trigger": """CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN RETURN NULL; END';
+      CREATE TRIGGER swallow BEFORE INSERT OR UPDATE ON stores
+        FOR EACH ROW EXECUTE FUNCTION swallow()""",
     "a rule for changes": "CREATE RULE swallow AS ON INSERT TO changes DO INSTEAD NOTHING",
     "a rule for stores": """CREATE RULE swallow AS ON INSERT TO stores DO INSTEAD NOTHING;
       CREATE RULE swallow_too AS ON UPDATE TO stores DO INSTEAD NOTHING""",
-    "a rule for the numbers": f"CREATE RULE swallow AS ON UPDATE TO {COLLECTION_TABLE} DO INSTEAD NOTHING",
-    "a policy": f"""ALTER TABLE stores ENABLE ROW LEVEL SECURITY; ALTER TABLE stores FORCE ROW LEVEL SECURITY;
+    "a rule for the numbers": f"CREATE RULE swallow AS ON UPDATE TO {COLLECTION_TABLE} DO"
+    " INSTEAD NOTHING",
+    "a policy": f"""ALTER TABLE stores ENABLE ROW LEVEL SECURITY;
+      ALTER TABLE stores FORCE ROW LEVEL SECURITY;
       CREATE POLICY hide ON stores TO {USER} USING (id > 1)""",
 }
 """What keeps rows from being written, or hides them, without an error."""
@@ -559,7 +562,8 @@ def pooled(database: Postgres, mode: str, more: str = "") -> Iterator[Postgres]:
     port = free_port()
     settings = server.folder / f"pgbouncer-{mode}.ini"
     settings.write_text(
-        f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        f"[databases]\n* = host=127.0.0.1 port={server.port} user={USER}\n[pgbouncer]\n"
+        "listen_addr = 127.0.0.1\n"
         f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
         f"default_pool_size = {SESSIONS}\n{more}\n"
     )

@@ -22,7 +22,8 @@ from tests.harness.process import TIMEOUT, Response, Running, serving
 from tests.harness.tokens import add_token
 
 OPENED = (
-    "storekeeper: the database has tokens: choose which requests need one, with --auth (or STOREKEEPER_AUTH) all,"
+    "storekeeper: the database has tokens: choose which requests need one, with --auth (or"
+    " STOREKEEPER_AUTH) all,"
     " writes or open (none)"
 )
 

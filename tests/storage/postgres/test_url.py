@@ -180,8 +180,9 @@ def test_tls_is_used_and_verified_as_the_url_says(tmp_path: Path) -> None:
     with running() as server:
         key, certificate = server.data / "server.key", server.data / "server.crt"
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+             "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key,
+             "-out", certificate],
             check=True, capture_output=True,
         )  # fmt: skip
         for file in (key, certificate):

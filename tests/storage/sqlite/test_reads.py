@@ -49,7 +49,10 @@ def restore(source: Path, target: Path) -> None:
 
 
 def replace(path: Path, name: str, id: int = 7) -> None:
-    change = "SELECT max(seq) + 1, ?, ?, NULL, max(at) + 1 + (? = 'Lost'), max(count), 0, NULL FROM changes"
+    change = (
+        "SELECT max(seq) + 1, ?, ?, NULL, max(at) + 1 + (? = 'Lost'), max(count), 0, NULL"
+        " FROM changes"
+    )
     latest = "(SELECT max(seq) FROM changes)"
     with closing(apsw.Connection(str(path))) as other, other:
         other.execute(f"INSERT INTO {CHANGES_TABLE} {change}", (id, name, name))

@@ -351,7 +351,10 @@ def killed(statements: str, left: str) -> Make:
     like this."""
 
     def make(path: Path) -> None:
-        program = f"opened = apsw.Connection({str(path)!r}); list(opened.execute({statements!r})); os.kill(os.getpid(), 9)"
+        program = (
+            f"opened = apsw.Connection({str(path)!r});"
+            f" list(opened.execute({statements!r})); os.kill(os.getpid(), 9)"
+        )
         subprocess.run([sys.executable, "-c", f"import apsw, os; {program}"], check=False)
         assert path.with_name(path.name + left).stat().st_size > 0
 
@@ -395,11 +398,17 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "killed while writing": (killed(ROLLED_BACK, "-journal"), "another program's database"),
     "never released": (
         sql(f"PRAGMA user_version = {SCHEMA_NUMBER - 1}", ours=True),
-        f"written before the first release (its schema is {SCHEMA_NUMBER - 1}): export its stores with the",
+        (
+            f"written before the first release (its schema is {SCHEMA_NUMBER - 1}): export its"
+            " stores with the"
+        ),
     ),
     "newer": (
         sql(f"PRAGMA user_version = {NOW + 1}", ours=True),
-        f"written by a newer Storekeeper (its schema is {NOW + 1}, this one knows {NOW}): install that",
+        (
+            f"written by a newer Storekeeper (its schema is {NOW + 1}, this one knows {NOW}):"
+            " install that"
+        ),
     ),
     "text": (
         lambda path: path.write_text("name,address\nHarbour,20 Quay Road\n" * 200),

@@ -62,7 +62,8 @@ SCHEMA = f"""
 
 _TO_10 = f"""
     ALTER TABLE collection RENAME TO collection_10;
-    ALTER TABLE collection_10 ADD COLUMN folding bigint NOT NULL DEFAULT 0;  -- the number of what folds the texts
+    -- The number of the function that folds the texts.
+    ALTER TABLE collection_10 ADD COLUMN folding bigint NOT NULL DEFAULT 0;
     {additions_of_10("bigint", 'text COLLATE "C"', "", "changes")}
     CREATE INDEX stores_by_folded_name ON stores (folded_name, id);
     CREATE VIEW collection AS SELECT one, count, version, at, epoch, backed_up FROM collection_10
@@ -110,7 +111,8 @@ _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 _FOLDING = f"SELECT folding FROM {COLLECTION_TABLE} WHERE one = 1"
 _SET_FOLDING = f"UPDATE {COLLECTION_TABLE} SET folding = {FOLDING} WHERE one = 1"
-_UNFOLDED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}) FROM stores WHERE id > $1::int8
+_UNFOLDED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}) FROM stores
+  WHERE id > $1::int8
   ORDER BY id LIMIT 10000"""
 
 
@@ -279,7 +281,8 @@ def _check_tables(connection: Connection, names: Sequence[str]) -> None:
         raise WrongDatabase(f"not complete, it lacks the table {missing}: restore it")
     if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN, (list(names),))):
         raise WrongDatabase(
-            f"{foreign} is not an ordinary table that survives a crash, but a view, UNLOGGED, or has"
+            f"{foreign} is not an ordinary table that survives a crash, but a view, UNLOGGED,"
+            " or has"
             " rules"
         )
     # The view makes one row of several equal ones.

@@ -85,7 +85,8 @@ STATEMENTS = {
         SELECT request, store_id, seq FROM keys JOIN changes USING (seq)
         WHERE keys.key = wanted.key LIMIT 1) AS known""",
     b"find patched": """SELECT key, name, CASE WHEN bytes <= $2::int8 THEN address END, bytes FROM (
-        SELECT wanted.key, name, address, coalesce(sum(octet_length(address)) OVER (), 0)::int8 AS bytes
+        SELECT wanted.key, name, address,
+          coalesce(sum(octet_length(address)) OVER (), 0)::int8 AS bytes
         FROM unnest($1::text[]) AS wanted (key), LATERAL (
           SELECT name, address FROM keys JOIN changes USING (seq)
           WHERE keys.key = wanted.key LIMIT 1) AS known) AS found""",

@@ -67,8 +67,10 @@ _TO_10 = f"""
     ALTER TABLE changes RENAME TO changes_10;
     {additions_of_10("INTEGER", "TEXT", "STRICT", "changes_10")}
     CREATE INDEX stores_by_folded_name ON stores (folded_name);
-    ALTER TABLE collection ADD COLUMN folding INTEGER NOT NULL DEFAULT 0; -- the number of what folds the texts
-    CREATE VIEW changes AS SELECT seq, store_id, name, address, at, count, token_number, user_name FROM changes_10;
+    -- The number of the function that folds the texts.
+    ALTER TABLE collection ADD COLUMN folding INTEGER NOT NULL DEFAULT 0;
+    CREATE VIEW changes AS
+      SELECT seq, store_id, name, address, at, count, token_number, user_name FROM changes_10;
 """
 
 MIGRATIONS: tuple[str, ...] = (_TO_10,)
