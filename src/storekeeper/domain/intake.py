@@ -47,8 +47,8 @@ class Import(msgspec.Struct, frozen=True):
     all rows are new, which only an empty collection, or `add`, permits. `map` has the columns
     that a field comes from (decision 53). What `encoding`, `delimiter`, `sheet` and `header_row`
     do not say is found out; with "none" as the row, columns are named 1, 2, 3, …
-    `idempotency_key` has the key and a hash of the request; in a `SheetRow`, `key` is what the row is
-    matched by.
+    `idempotency_key` has the key and a hash of the request; in a `SheetRow`, `key` is what the row
+    is matched by.
     """
 
     match: str | None = None

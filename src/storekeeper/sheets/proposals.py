@@ -224,7 +224,10 @@ def _why_key(file: File, column: Column) -> str:
     if repeated:
         why += f"; {repeated:,} of them occur more than once, and those rows are bad"
     if not file.list_is_empty:
-        why += "; the list has none of these numbers yet, so each row is a new store unless you say --adopt"
+        why += (
+            "; the list has none of these numbers yet, so each row is a new store unless you"
+            " say --adopt"
+        )
     return why
 
 
