@@ -87,8 +87,8 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
         b"A,1 Road\n",
         [],
         (
-<<<<<<< HEAD
-            "say which columns are name and address; no row names the columns; the first is A, 1 Road:"
+            "say which columns are name and address; no row names the columns; the first is A,"
+            " 1 Road:"
             " repeat with --header-row none --map name=1 --map address=2; nothing"
         ),
     ),
@@ -96,12 +96,9 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
         b"name,name,address\nA,B,1\n",
         [],
         (
-            "say which columns are name and address; the columns are name, name (2), address: repeat with"
+            "say which columns are name and address; the columns are name, name (2), address:"
+            " repeat with"
             " --map name=name --map address=address; nothing"
-=======
-            'no column is name or address; the columns are A, 1 Road: repeat with --map name="A";'
-            " nothing"
->>>>>>> 675eb6df (Hold lines to 100 characters)
         ),
     ),
     (
@@ -114,7 +111,10 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     (
         b'name,address\nA,1\n"B,2\nC,3\nD,4\n',
         ["1 row has a quotation mark that is not closed: line 3"],
-        "Nothing was imported into DATABASE: of 4 rows, 1 bad; fix the file, or repeat with --skip-bad",
+        (
+            "Nothing was imported into DATABASE: of 4 rows, 1 bad; fix the file, or repeat with"
+            " --skip-bad"
+        ),
     ),
     (
         b"name,address\nA," + b"x" * (2**20 + 1) + b"\n",
@@ -123,16 +123,11 @@ REFUSED: list[tuple[bytes, list[str], str]] = [
     ),
     (
         b"name,address\nA\nB,1,2\nC,3,\n",
-<<<<<<< HEAD
         ["1 row has another number of cells than the header: line 3"],
-        "Nothing was imported into DATABASE: of 3 rows, 1 bad; fix the file, or repeat with --skip-bad",
-=======
-        ["2 rows have another number of cells than the header: line 2, line 3"],
         (
-            "Nothing was imported into DATABASE: of 3 rows, 2 bad; fix the file, or repeat with"
+            "Nothing was imported into DATABASE: of 3 rows, 1 bad; fix the file, or repeat with"
             " --skip-bad"
         ),
->>>>>>> 675eb6df (Hold lines to 100 characters)
     ),
     (
         b'name,address\n"A\nA","1\n\n2"\n,3\nC,4\n"' + b"x" * 31 + b'","5\n6"\nD\0,7\n,"\0"\n',

@@ -129,7 +129,8 @@ def test_the_client_in_javascript_edits_and_adds_once_though_responses_are_lost(
       const refused = await stores.create({ name: "" }).catch((error) => error);
       window.fetch = real;
       return [made.id, (await stores.get(made.id)).address, (await stores.search("counter")).length,
-              (await stores.list()).length, refused instanceof Refused, refused.status, refused.keys];
+              (await stores.list()).length,
+              refused instanceof Refused, refused.status, refused.keys];
     }"""
     with browser.page() as (page, _):
         page.goto(f"http://127.0.0.1:{service.port}/health/live")

@@ -1,4 +1,5 @@
-"""The client through a kill, a database that is away, and a restore: nothing lost, nothing twice."""
+"""The client through a kill, a database that is away, and a restore: nothing lost, nothing
+twice."""
 
 import time
 from collections.abc import Callable

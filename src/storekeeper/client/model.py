@@ -18,7 +18,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Stores, ascending by id, as of one moment: that of `cursor`, from which `follow` continues."""
+    """Stores, ascending by id, as of one moment: that of `cursor`, from which `follow`
+    continues."""
 
     stores: tuple[Store, ...]
     cursor: str

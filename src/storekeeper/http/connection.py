@@ -189,8 +189,7 @@ class Connection(asyncio.Protocol):
             self._accept(request)
 
     def _control_reading(self) -> None:
-        """Have the transport bring bytes, or not; only while it does, a client that leaves is
-        seen."""
+        """Let the transport bring bytes, or not; only then is a client that leaves seen."""
         if self.transport.is_closing():
             return
         unread = len(self.unread)
