@@ -25,7 +25,7 @@ from tests.harness.tracing import let_interrupts_pass, let_threads_set_traces
 pytest.register_assert_rewrite("tests.harness.wire")
 let_threads_set_traces()
 let_interrupts_pass()
-# A tenth of the collection of tests would be that of garbage, of which there is none.
+# A tenth of the time to collect tests would be for garbage, although there is none.
 gc.set_threshold(500_000, 20, 50)
 
 TEST_TIMEOUT = 300.0
@@ -99,7 +99,7 @@ def strace() -> None:
         shutil.which("strace") is None
         or subprocess.run(["strace", "true"], capture_output=True, check=False).returncode
     ):
-        need("strace", "strace is not installed, or may not trace here")
+        need("strace", "strace is not installed, or cannot trace here")
 
 
 @pytest.fixture(scope="module")

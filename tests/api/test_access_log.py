@@ -1,4 +1,4 @@
-"""What the access log says of each response, what it never says, and the two formats of the log."""
+"""What the access log says about a response, what it never says, and the two formats of the log."""
 
 import json
 from collections.abc import Iterator

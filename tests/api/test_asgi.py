@@ -290,7 +290,7 @@ async def test_a_page_is_sent_whole_but_not_again_to_a_browser_that_has_it(
 
 
 async def test_a_long_list_is_read_no_further_for_a_client_that_is_gone(tmp_path: Path) -> None:
-    """A server drops what it is sent then, and says so to `receive` alone."""
+    """A server drops what it is sent then, and says so only to `receive`."""
     some_stores(tmp_path, 9000)
     async with inside(tmp_path) as service:
         sent: list[Message] = []
@@ -358,7 +358,7 @@ async def test_a_websocket_is_refused_and_other_kinds_of_connection_are_left_alo
 
 async def test_an_unusable_database_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "stores.db").write_bytes(
-        b"this is no database, but a text that is long enough" * 100
+        b"this is not a database, but a text that is long enough" * 100
     )
     service = Service(Settings(database=f"sqlite:///{tmp_path}/stores.db"))
     start = {"type": "lifespan.startup"}

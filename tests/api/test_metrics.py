@@ -143,7 +143,7 @@ def word(chance: random.Random) -> str:
 
 
 def hostile(chance: random.Random) -> bytes:
-    """Return a request that nobody would send, with or without a known method."""
+    """Return a request that no client would send, with or without a known method."""
     method = chance.choice(("GET", "PROPFIND", word(chance)))
     return request(
         method, f"/{word(chance)}/{word(chance)}?{word(chance)}", None, "Connection: close"
@@ -212,7 +212,7 @@ async def test_refused_writes_are_shown_until_a_write_would_work_though_no_clien
         for reason, shown_as in (
             (errors.DISK_FULL, errors.DISK_FULL),
             ("The database failed: disk I/O error", errors.FAILED),
-            ("As nobody ever said", OTHER),
+            ("As no database ever said", OTHER),
         ):
             refused.append(reason)
             await respond(service, create("Refused"))

@@ -31,7 +31,7 @@ STATUSES = {
     "open": (200, 204, 304, 400, 403, 404, 405, 412, 415, 422),
     **dict.fromkeys(("writes", "all"), (200, 204, 304, 400, 401, 403, 404, 405, 412, 415, 422)),
 }
-"""What there has to be among the responses of 1,500 requests."""
+"""What must be among the responses to 1,500 requests."""
 
 WAYS: dict[str, type[Connection]] = {"plain": Connection, "careful": Careful}
 
@@ -317,7 +317,7 @@ async def play(folder: Path, url: str, auth: str, seed: int, count: int) -> set[
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known of tokens stays good, however busy the machine is."""
+    """The tokens stay known, however busy the machine is."""
     monkeypatch.setattr(token_table, "MAX_AGE", 300.0)
 
 

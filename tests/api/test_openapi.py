@@ -198,7 +198,7 @@ REQUESTS = {
     "InvalidQuery": {
         "name is given twice": get("/api/stores?name=Harbour&name=Airport"),
         "limit and after are wrong": get("/api/stores?limit=0&after=x"),
-        "at is no moment": get("/api/stores/1?at=yesterday"),
+        "at is not a moment": get("/api/stores/1?at=yesterday"),
     },
     "InvalidImport": {
         "no column is known": imports(b"Store Name,City\nHarbour,Portsmouth\n"),
@@ -247,7 +247,7 @@ REQUESTS = {
         "505: another HTTP": get("/test").replace(b"HTTP/1.1", b"HTTP/2.0"),
     },
 }
-"""For each example of an error that a request alone can bring about: that request."""
+"""For each example of an error that a single request can cause: that request."""
 
 
 async def test_an_example_of_an_error_is_what_the_service_sends(tmp_path: Path) -> None:

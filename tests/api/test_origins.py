@@ -141,7 +141,7 @@ CASES = {
     ),
     "a long field": (request("GET", "/test", None, "a: " + "b" * 17_000, host=HERE), 431),
     "a field too many": (request("GET", "/test", None, *["a: b"] * 100, host=HERE), 431),
-    "a coding that nobody knows": (
+    "an unknown coding": (
         request("POST", "/api/stores", None, "Transfer-Encoding: br", host=HERE),
         501,
     ),
@@ -153,7 +153,7 @@ def with_field(data: bytes, field: str) -> bytes:
 
 
 async def test_every_response_to_a_named_origin_says_so(tmp_path: Path) -> None:
-    """Several times, because a response may come from the cache: it holds nobody's origin."""
+    """Several times, because a response may come from the cache, which has no client's origin."""
     some_stores(tmp_path, 1500)
     async with inside(tmp_path, cors_origin=[SHOP]) as service:
         for name, (data, status) in CASES.items():
@@ -203,17 +203,17 @@ async def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_
 
 HEAD = chunked(fields=NAMED.encode() + b"\r\n").removesuffix(b"0\r\n\r\n")
 REFUSED_LATE = {
-    "a size that is none": (HEAD + b"x\r\n", 400),
+    "an invalid size": (HEAD + b"x\r\n", 400),
     "more than its chunk": (HEAD + b"1\r\n{}", 400),
-    "a trailer that is none": (HEAD + b"0\r\n:\r\n", 400),
+    "an invalid trailer": (HEAD + b"0\r\n:\r\n", 400),
     "a long extension": (HEAD + b"0;" + b"a" * 17_000, 431),
     "trailers without end": (HEAD + b"0\r\n" + b"a:\r\n" * 101, 431),
     "two lengths": (
         request("PUT", "/test", None, NAMED, "Content-Length: 1", "Content-Length: 2"),
         400,
     ),
-    "a length that is none": (request("PUT", "/test", None, NAMED, "Content-Length: x"), 400),
-    "a line that is no field behind it": (request("GET", "/test", None, NAMED, "a field: b"), 400),
+    "an invalid length": (request("PUT", "/test", None, NAMED, "Content-Length: x"), 400),
+    "an invalid line after it": (request("GET", "/test", None, NAMED, "a field: b"), 400),
     "a folded line behind it": (request("GET", "/test", None, NAMED, " a: b"), 400),
     "a line too long behind it": (request("GET", "/test", None, NAMED, "a: " + "b" * 17_000), 431),
     "no host": (request("GET", "/test", None, NAMED, host=b""), 400),

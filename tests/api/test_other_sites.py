@@ -59,7 +59,7 @@ def service(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="module")
 def away(sites: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service whose database is nowhere; it names the first of the sites."""
-    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    nowhere = "postgresql://stranger@127.0.0.1:1/none"
     folder = tmp_path_factory.mktemp("away")
     with serving(
         folder, f"--cors-origin={sites[0]}", "--auth=open", database=nowhere, create=False

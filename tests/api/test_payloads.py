@@ -56,7 +56,7 @@ def assert_invalid(body: object, message: str, keys: list[str]) -> None:
 
 
 def accepted(body: bytes) -> dict[str, Any]:
-    """Create and update with a body that has to be accepted; return the store without its id."""
+    """Create and update with a body that must be accepted; return the store without its id."""
     collection = InMemory(Payload("Another"))
     created = ask(collection, "POST", "/api/stores", body)
     assert ask(collection, "PUT", "/api/stores/1", body).status == created.status == 200

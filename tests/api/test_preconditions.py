@@ -1,4 +1,4 @@
-"""The grammar of entity tags, beside a second reading of it that goes character by character."""
+"""The grammar of entity tags, compared with a second reader that goes character by character."""
 
 import time
 import weakref

@@ -391,7 +391,7 @@ import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
-"""A small process starts the command: else the memory of this one would count."""
+"""A small process starts the command, so that the memory of this one does not count."""
 
 
 def peak_memory(command: str, file: str, database: str) -> int:

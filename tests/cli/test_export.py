@@ -111,7 +111,7 @@ def test_a_full_folder_of_temporary_files_is_said_and_nothing_stays(
 def test_an_export_overwrites_a_file_only_if_that_is_asked_for(
     tmp_path: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even an export: it may have edits that nobody has imported yet."""
+    """Even an export: it may have edits that were not imported yet."""
     fill_with(database, [Payload("A")])
     file = tmp_path / "stores.csv"
     file.write_bytes(GOOD)

@@ -47,12 +47,12 @@ def filled(folder: Path, count: int, address: str = LONG) -> Sqlite:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
-    """A database of some 3 MiB that nobody changes."""
+    """A database of some 3 MiB that no test changes."""
     return filled(tmp_path_factory.mktemp("source"), 400)
 
 
 def whole(path: Path, folder: Path) -> list[HistoryRow]:
-    """Return the changes of a file that was taken away from all that stood beside it, found
+    """Return the changes of a file that was taken away from its neighbours, found
     sound."""
     folder.mkdir(exist_ok=True)
     taken = Sqlite(folder)
@@ -118,7 +118,7 @@ def test_a_copy_that_was_read_back_through_the_writers_cache_would_be_seen(
     """The control: it says that all is well."""
 
     def through_the_cache(self: SqliteTarget, _: str | None) -> None:
-        self._connection.execute("UPDATE collection SET epoch = 'anew'")
+        self._connection.execute("UPDATE collection SET epoch = 'renewed'")
         self._connection.pragma("cache_size", -16 * 1024)
         assert SqliteSnapshot.state(self)[0]
         list(SqliteSnapshot.rows(self, "stores"))
@@ -197,12 +197,12 @@ def test_a_file_system_that_syncs_no_folder_and_knows_no_modes_is_written_to(
     make(f"sqlite:///{tmp_path}/new.db")
 
 
-@pytest.mark.parametrize("beside", ["-wal", "-journal"])
-def test_a_copy_does_not_begin_beside_the_log_of_another_file(
-    tmp_path: Path, source: Sqlite, beside: str
+@pytest.mark.parametrize("end", ["-wal", "-journal"])
+def test_a_copy_does_not_begin_next_to_the_log_of_another_file(
+    tmp_path: Path, source: Sqlite, end: str
 ) -> None:
     """SQLite would take it for the new file's own."""
-    log = tmp_path / f"backup.db{beside}"
+    log = tmp_path / f"backup.db{end}"
     log.write_bytes(b"left behind")
     refused_copy(source, tmp_path / "backup.db", log.name)
     assert names(tmp_path) == [log.name]
@@ -551,8 +551,8 @@ def test_a_copy_of_what_is_written_meanwhile_where_nobody_can_lock_it_is_refused
     "file", ["stores.db-wal", pytest.param("stores.db", marks=pytest.mark.thorough)]
 )
 def test_a_quota_that_is_used_up_refuses_writes_and_nothing_else(tmp_path: Path, file: str) -> None:
-    """Either nothing can be written to the log, or the log not to the file, which nobody has to
-    notice."""
+    """Either nothing can be written to the log, or the log cannot be written to the file, and no
+    client needs to notice that."""
     fill(tmp_path, [])
     within = injected(
         "pwrite64", tmp_path / file, "12+" if file == "stores.db-wal" else "1+", "error=EDQUOT"

@@ -70,7 +70,7 @@ def test_an_import_adds_every_row(
 
 
 def created(count: int) -> str:
-    """Return how an import tells of so many new stores behind one store."""
+    """Return what an import says about so many new stores after one store."""
     ids = {0: "", 1: " as 2"}.get(count, f" as 2 to {count + 1}")
     return f"{count} store{'s' * (count != 1)} created{ids}"
 
@@ -450,10 +450,10 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
     assert len(rejected) == 167
     assert rejected[0] == "Store Number,Store Name,Street Address,City,Postcode,problem"
     assert rejected[1].startswith("12,A name that is rather too long: 12,12 Road,Town,,")
-    mended = rejects.read_text(encoding="utf-8-sig").replace(
+    fixed = rejects.read_text(encoding="utf-8-sig").replace(
         "A name that is rather too long: ", "Short "
     )
-    rejects.write_text(mended, encoding="utf-8-sig")
+    rejects.write_text(fixed, encoding="utf-8-sig")
     done = command("import", database, str(rejects), *MAPPED, "--yes")
     assert "Ignored columns: problem" in done.stderr.decode()
     assert "166 stores created as 1835 to 2000" in done.stderr.decode()
@@ -544,12 +544,12 @@ def test_titles_above_the_columns_are_no_rows_and_rejects_need_no_options(
     done = command("import", database, str(file), *options, "--rejects", str(rejects))
     assert done.returncode == 0
     assert "1 Filiale is missing: line 6" in done.stderr.decode()
-    mended = rejects.read_text(encoding="utf-8-sig").splitlines()
-    assert mended == [
+    fixed = rejects.read_text(encoding="utf-8-sig").splitlines()
+    assert fixed == [
         "Filiale,Straße,Ort,Telefon,problem",
         ',Weg 2,Düren,,"""name"" is required. ""Filiale"" is required"',
     ]
-    rejects.write_text(f"{mended[0]}\nSüd{mended[1]}\n", encoding="utf-8-sig")
+    rejects.write_text(f"{fixed[0]}\nSüd{fixed[1]}\n", encoding="utf-8-sig")
     assert command("import", database, str(rejects), *options).returncode == 0
     assert content(database) == [("Nord", "Am Tor 1, Köln"), ("Süd", "Weg 2, Düren")]
 

@@ -102,7 +102,7 @@ def a_link(make: Callable[[Path], object]) -> Callable[[Path], None]:
 
 
 def a_log(path: Path) -> None:
-    """The log of a database that is beside it."""
+    """The log of a database, next to it."""
     path.with_name(path.name.removesuffix("-wal")).write_bytes(HEADER)
     path.write_bytes(b"log")
 
@@ -204,7 +204,7 @@ def test_a_name_of_standard_output_is_written_into_whatever_it_is(
 def test_a_descriptor_that_the_command_was_not_started_with_is_refused(
     folder: Path, database: Sqlite, command: Callable[..., Done], kind: str
 ) -> None:
-    """By the number of one that nobody opened for it, the command may open its database."""
+    """A descriptor with that number was not opened for the command: it may be its database."""
     own = os.open(folder, os.O_RDONLY) if kind == "closed" else os.open(a_file(folder), os.O_RDWR)
     number = own if kind != "no number of one" else 10**20
     if kind == "closed":
@@ -270,7 +270,7 @@ def test_rejects_that_a_full_device_does_not_take_are_said_with_what_was_done(
 
 
 def test_standard_output_is_no_file_of_the_present_folder(open_folder: Path) -> None:
-    """Not even of a folder that may not be entered, or that has a file called `-`."""
+    """Not even of a folder that cannot be entered, or that has a file called `-`."""
     fill(open_folder, [Payload("Store 1")])
     url = f"sqlite:///{open_folder}/stores.db"
     closed = open_folder / "closed"

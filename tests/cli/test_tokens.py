@@ -26,7 +26,7 @@ from tests.harness.tokens import add_token, add_tokens, now
 
 @pytest.fixture(autouse=True)
 def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In most of these tests no service has to notice anything."""
+    """In most of these tests, no service needs to notice anything."""
     monkeypatch.setattr(commands, "SETTLE_DELAY", 0.0)
 
 
@@ -329,7 +329,7 @@ def test_check_sends_a_token_from_a_file_or_a_variable_and_reports_it_nowhere(
     with serving(tmp_path, "--auth=all") as service:
         url = f"http://127.0.0.1:{service.port}"
         assert run_command("check", "--read-only", url).returncode == 2
-        # The question whether it may add to the examples alone needs the token too.
+        # The question whether there are only the examples needs the token too.
         for arguments, env in (
             (["--token", str(file)], {}),
             (["--read-only"], {"STOREKEEPER_TOKEN": text}),

@@ -322,7 +322,7 @@ def test_a_copy_is_of_one_moment(make: Make, kind: str) -> None:
 def test_a_copy_with_a_damaged_index_is_not_kept(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though all of its rows are there: nobody would find them by their names."""
+    """Although all of its rows are there: no search would find them by name."""
     source, target = make("sqlite"), make("sqlite")
     fill(source, 20)
     open_read_only = connections.open_read_only

@@ -1,4 +1,4 @@
-"""Batcher alone, without a database: whatever happens before them, nobody waits for ever."""
+"""Batcher, without a database: whatever happens to a batch, no request waits for ever."""
 
 import asyncio
 from collections.abc import Sequence

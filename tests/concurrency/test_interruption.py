@@ -1,4 +1,4 @@
-"""An interruption: what it ends, and what it leaves alone."""
+"""An interruption: what it ends, and what it lets run."""
 
 import socket
 import threading

@@ -42,7 +42,7 @@ def saves(page: Console, guarded: Guarded, id: int, name: str) -> None:
 def test_a_link_replaces_a_token_that_works_only_if_the_person_says_so(
     guarded: Guarded, open_console: Open
 ) -> None:
-    mine, other = guarded.add_token("mine"), guarded.add_token("of somebody else")
+    mine, other = guarded.add_token("mine"), guarded.add_token("of another user")
     id = add(guarded.service, "One", authorization=f"Bearer {mine}")
     page = open_console(guarded.service, f"#token={mine}")
     for answer in ("Keep my key", "Escape"):

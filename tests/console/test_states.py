@@ -58,7 +58,7 @@ def test_ones_own_change_is_seen_although_the_feed_tells_of_it_first(
     def respond_late(route: Route) -> None:
         response = route.fetch()
         if route.request.method == "PUT":
-            time.sleep(1)  # meanwhile the feed tells of it
+            time.sleep(1)  # meanwhile the feed reports it
         route.fulfill(response=response)
 
     page = open_console(shop, "?store=32")
@@ -186,7 +186,7 @@ def test_a_first_list_below_its_titles_and_a_long_one_come_in_by_themselves(
         found = service.request("GET", "/api/stores?q=007").json
         assert found == stores_of(service) == [{"id": 1, "name": "Nord", "address": "Am Tor 1"}]
 
-        # Many are read anew, and not added row by row.
+        # Many are read again, and not added row by row.
         page.open()
         page.row(1).wait_for()
         page.sees("Live")

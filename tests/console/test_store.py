@@ -119,7 +119,7 @@ def test_typed_text_survives_a_reload_and_leaves_with_discard(
 def test_a_service_that_is_killed_between_click_and_response_has_the_store_once(
     tmp_path: Path, open_console: Open
 ) -> None:
-    port = f"--port={free_port()}"  # which nobody else gets meanwhile
+    port = f"--port={free_port()}"  # which no other process gets meanwhile
     with serving(tmp_path, port) as service:
         page = open_console(service, "?store=new", refusals=True)
         page.sees("No stores yet")
@@ -152,8 +152,8 @@ def test_a_save_that_was_under_way_at_a_reload_overwrites_nobody(
     keys: list[str] = []
 
     def lose(route: Route) -> None:
-        """Lose the first save before it arrives; somebody else saves, and the page is loaded
-        anew."""
+        """Lose the first save before it arrives; another user saves, and the page is loaded
+        again."""
         if (key := route.request.headers.get("idempotency-key")) and not keys:
             keys.append(key)
             put(shop, 23, "Theirs", "23 Quay Road")

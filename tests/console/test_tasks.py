@@ -147,7 +147,7 @@ def test_import(shop: Running, open_console: Open) -> None:
     page.sees("12 stores created, 0 changed")
     assert store_of(shop, stores_of(shop)[-1]["id"]) == ("Branch 11", "11 High Street, YO1 York")
     put(shop, HARBOUR + 9, "Nine")
-    page.page.get_by_role("link", name="Changes 1", exact=True).wait_for()  # one's own are no news
+    page.page.get_by_role("link", name="Changes 1", exact=True).wait_for()  # one's own are not new
 
 
 @task("Edit the list in a spreadsheet")

@@ -413,7 +413,7 @@ class Model:
 
 @dataclass
 class Rows:
-    """A database: it keeps the rows that a batch gives it, and finds in them what a batch has to
+    """A database: it keeps the rows that a batch gives it, and finds in them what a batch must
     know."""
 
     stores: dict[int, ChangeRow] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Errors and problems have codes, so that no code has to read a message."""
+"""Errors and problems have codes, so that no code needs to read a message."""
 
 import pytest
 

@@ -9,7 +9,7 @@ NUMBERS = Numbers(10, 10, "abcdefgh", 0)
 
 
 def found(rows: int) -> Iterator[Found]:
-    """Yield rows that mean stores, and of which each second one repeats a key."""
+    """Yield rows that mean stores; every second one repeats a key."""
     for place in range(1, rows + 1):
         first = place - 1 if place % 2 == 0 else None
         yield Found(place, place, str(place), None, None, place, 1, 0, 1, first, "Name", None)

@@ -1,4 +1,4 @@
-"""A log that nobody can write stops nothing: not the service, not its recovery, not its end."""
+"""A log that cannot be written stops nothing: not the service, not its recovery, not its end."""
 
 import json
 import os

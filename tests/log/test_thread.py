@@ -1,4 +1,4 @@
-"""A log that is open and not read: the service goes on, and says later what could not be said."""
+"""A log that is open but not read: the service continues, and later says what was lost."""
 
 import fcntl
 import os
@@ -22,12 +22,12 @@ from tests.harness import weakened
 from tests.harness.process import READY, TIMEOUT, Running, kill_group
 
 PIPE = 4096
-"""Bytes that a pipe takes at least before whoever writes to it has to wait."""
+"""Bytes that any pipe takes before a writer must wait."""
 
 
 @contextmanager
 def pipe() -> Iterator[tuple[int, int]]:
-    """Return the two ends of a short pipe, not to be waited for by whoever reads."""
+    """Return the two ends of a short pipe; a reader does not wait."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE)
     os.set_blocking(reading, False)
@@ -93,9 +93,9 @@ def test_what_does_not_fit_is_dropped_and_counted() -> None:
         assert numbers == sorted(numbers)
         assert len(numbers) + sum(dropped) == 3 * log.MAX_QUEUED_LINES
         assert log.MAX_QUEUED_LINES <= len(numbers) < 3 * log.MAX_QUEUED_LINES
-        written.write(b"goes on\n")
+        written.write(b"continues\n")
         assert written.flush(5)
-        assert read(reading) == b"goes on\n"
+        assert read(reading) == b"continues\n"
 
 
 def test_a_line_that_is_too_long_is_cut_off() -> None:
@@ -122,7 +122,7 @@ def test_without_a_thread_lines_are_written_as_long_as_somebody_reads(
         for number in range(20):
             written.write(
                 b"%d" % number * 500 + b"\n"
-            )  # more than the pipe takes, and nobody waits
+            )  # more than the pipe takes, but no writer waits
         received = b""
         while not received.endswith(b"last\n"):
             received += read(reading)
@@ -156,7 +156,13 @@ if not (child := os.fork()):
     os._exit(0)
 os.waitpid(child, 0)
 """
-    command = [sys.executable, "-W", "ignore", "-c", program]  # 3.12 warns of a fork beside threads
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        program,
+    ]  # 3.12 warns of a fork next to threads
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True)
     assert sorted(line.rpartition(b"=")[2] for line in done.stderr.splitlines()) == [
         b"child",
@@ -195,7 +201,7 @@ def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(
 
 
 def test_a_long_line_is_written_in_one_piece() -> None:
-    # Several workers append to one file: in pieces, the lines of one would stand amid those of
+    # Several workers append to one file: in pieces, the lines of one would be among those of
     # another.
     line = b"x" * (4 * PIPE) + b"\n"
     reading, writing = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -55,7 +55,9 @@ def assert_serves_until(delay: int, folder: Path, count: int) -> None:
             assert_error(
                 service.request("GET", "/api/changes", headers=accept), 503, CLOSED, outcome="none"
             )
-        until(lambda: b"Late" in listening.client.recv(10_000))  # the stream that was open goes on
+        until(
+            lambda: b"Late" in listening.client.recv(10_000)
+        )  # the stream that was open continues
         kept.close()
         assert time.monotonic() - began < delay
         assert_stopped(service)

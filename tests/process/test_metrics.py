@@ -1,4 +1,4 @@
-"""Metrics of several workers: one total, whoever is asked, whoever is killed or replaced."""
+"""Metrics of several workers: one total, from any worker, whichever is killed or replaced."""
 
 import os
 import random

@@ -136,7 +136,7 @@ def test_clients_that_are_stuck_do_not_keep_it_from_stopping(tmp_path: Path) -> 
 
 
 def test_a_signal_that_comes_early_stops_it_too(tmp_path: Path) -> None:
-    """Between the start of the command and that of its server nobody may swallow it."""
+    """It must not be lost between the start of the command and the start of its server."""
     script = """
 import signal, sys, uvicorn
 from storekeeper.process import server
@@ -251,7 +251,7 @@ def test_who_needs_a_token_has_to_be_said_where_others_reach_the_service_and_whe
 
 def test_a_loopback_address_is_one_in_any_spelling(tmp_path: Path) -> None:
     """A page whose name was rebound to it is refused, one that uses its own name is not, and
-    nobody is warned."""
+    there is no warning."""
     with serving(tmp_path, "--host=LOCALHOST", "--auth=open") as service:
         for name, status in (("rebound.example", 403), ("localhost", 200)):
             page = {"host": name, "accept-language": "en"}

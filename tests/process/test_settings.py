@@ -139,7 +139,7 @@ def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
     ["sqlite:///stores.db\n", "sqlite:///stores.db ", "\tpostgresql://me:secret@there/y"],
 )
 def test_a_database_with_a_blank_around_it_is_refused(database: str) -> None:
-    """As a variable that was read from a file often has: else there would be a new, empty list
+    """As a variable that was read from a file often has. Otherwise there would be a new, empty list
     in another file."""
     with pytest.raises(CannotStart) as error:
         from_environment({"STOREKEEPER_DATABASE": database})

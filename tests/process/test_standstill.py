@@ -1,4 +1,4 @@
-"""Time that does not pass as it should: a stopped process, a clock that is set, signals beside
+"""Time that does not pass as it should: a stopped process, a clock that is set, signals next to
 those that stop."""
 
 import asyncio
@@ -184,7 +184,7 @@ def is_silent_for(systemd: socket.socket, seconds: float) -> None:
 
 @pytest.mark.thorough
 def test_a_machine_that_sleeps_loses_no_worker(tmp_path: Path) -> None:
-    """Not even if the supervisor goes on before its workers do, which have sent no heartbeat for
+    """Not even if the supervisor continues before its workers do, which have sent no heartbeat for
     so long."""
     with serving(tmp_path, "--workers=2") as service:
         store(service, "Before")
@@ -204,7 +204,7 @@ def test_what_was_written_while_the_process_stood_still_is_not_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is there, but the timer comes first: the write would be 503 with an outcome
-    that nobody knows."""
+    that no process knows."""
     monkeypatch.setattr("storekeeper.concurrency.batcher.RESPONSE_TIMEOUT", 0.6)
     commit, committed = SqliteWriter._commit, threading.Event()
 
@@ -346,7 +346,7 @@ def two_sweeps_later(service: Running) -> bool:
     return True
 
 
-# Signals beside those that stop.
+# Signals other than those that stop.
 
 
 def test_a_terminal_that_closes_does_not_stop_it_under_nohup(tmp_path: Path) -> None:

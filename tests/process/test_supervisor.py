@@ -236,7 +236,7 @@ def stopped_by_many_signals(service: Running) -> int:
 def test_until_the_end_of_a_stop_clients_are_served_and_signals_ignored(
     tmp_path: Path, count: int
 ) -> None:
-    """Those too that the kernel has connected and nobody has accepted yet: a proxy makes a 502
+    """Those too that the kernel has connected but no worker has accepted yet: a proxy makes a 502
     of a reset.
 
     The machine may hold the service up just then.

@@ -62,7 +62,7 @@ def test_each_worker_serves_and_a_supervisor_that_is_killed_leaves_none_behind(
 
 
 def test_several_workers_are_replaced_one_after_another_at_sighup(tmp_path: Path) -> None:
-    """Whoever comes meanwhile is served, no delay is waited for, and no count is lost."""
+    """Clients that come meanwhile are served, no delay is waited for, and no count is lost."""
     with serving(tmp_path, "--workers=2", "--drain-delay=60") as service:
         kept = service.connection()
         ask(kept, "GET", "/test")

@@ -1,4 +1,4 @@
-"""What `make bench` shows: the goals and what was reached; and the floor, which is no peer."""
+"""What `make bench` shows: the goals and what was reached; and the floor, which is not a peer."""
 
 import shutil
 import socket

@@ -185,7 +185,7 @@ def edit_in(page: Page, service: Running) -> None:
 
 
 def add_in(page: Page, folder: Path) -> None:
-    """Add once: go on until a proxy finds the service, and then give up. The pauses are shorter
+    """Add once: continue until a proxy finds the service, and then give up. The pauses are shorter
     here."""
     port = free_port()
     with nginx(folder, port, settings="access_log access.log;") as proxy:
@@ -244,7 +244,7 @@ def mirror(port: int, folder: Path, *options: str, **env: str) -> "subprocess.Po
 
 
 def mirror_once(port: int, folder: Path, **env: str) -> tuple[int, str]:
-    """Run the mirror to its end; return its status, and what it says of an error."""
+    """Run the mirror to its end; return its status, and what it says about an error."""
     process = mirror(port, folder, **env)
     error = process.communicate(timeout=30)[1]
     return process.returncode, error

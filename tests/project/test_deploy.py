@@ -92,7 +92,7 @@ def test_the_service_and_a_backup_make_no_system_call_that_their_units_forbid(
         text = complete(trace)
         called = set(re.findall(r"^\d+ +(\w+)\(", text, re.MULTILINE))
         assert "pwrite64" in called
-        assert called - allowed <= {"fchown"}  # by SQLite, which does that as root alone
+        assert called - allowed <= {"fchown"}  # by SQLite, which does that only as root
         assert not re.search(r"PROT_WRITE\|PROT_EXEC", text)  # MemoryDenyWriteExecute
 
 

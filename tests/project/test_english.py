@@ -48,20 +48,7 @@ UNREAD = {
     "src/storekeeper/storage/intake.py",
     "src/storekeeper/storage/postgres/reads.py",
     "src/storekeeper/storage/sqlite/reads.py",
-    "tests/api",
-    "tests/cli",
-    "tests/concurrency",
-    "tests/conftest.py",
-    "tests/console",
-    "tests/domain",
     "tests/http",
-    "tests/log",
-    "tests/process",
-    "tests/project",
-    "tests/sheets",
-    "tests/storage",
-    "tests/storeapi_check",
-    "tests/system",
 }
 """Pages and folders that were not read for this yet: read one, fix it, delete it here."""
 

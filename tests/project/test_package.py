@@ -45,7 +45,7 @@ def wheel(built: Path) -> Path:
 def tracked(*folders: str) -> set[str]:
     """Return the files of this checkout that git knows, and those that it would add."""
     if not (ROOT / ".git").exists():
-        need("git", "this is no git repository")
+        need("git", "this is not a git repository")
     command = [
         "git",
         "ls-files",
@@ -78,7 +78,7 @@ def test_the_sdist_has_what_builds_tests_and_explains_it(built: Path) -> None:
 
 
 def test_no_page_says_to_install_it_by_its_name_alone() -> None:
-    """Somebody else may have that name in a package index."""
+    """Another project may have that name in a package index."""
     for page in PAGES:
         for line in page.read_text().splitlines():
             assert not any(
@@ -145,7 +145,7 @@ def assert_works(command: Sequence[str], folder: Path, env: dict[str, str] | Non
     assert (folder / "stores.csv").read_text().startswith("id,name,address")
     (folder / "more.csv").write_text("name,address\nFrom a file,\n")
     run([*command, "import", "more.csv", "--add", *database], folder, env)
-    assert "is good" in run([*command, "verify", "all.db"], folder, env)
+    assert "is valid" in run([*command, "verify", "all.db"], folder, env)
 
 
 @pytest.mark.thorough  # installs all dependencies, from a registry

@@ -41,7 +41,7 @@ PAGES_NOT_RUN = {
 
 
 def run(taken: list[Step], shell: Shell, service: Running | None = None) -> None:
-    """Run commands of a page, beside a service of the test's."""
+    """Run commands of a page, next to a service of the test."""
     for step in taken:
         here = step.at(service.port) if service else step
         assert here.difference(*shell.run(here.typed)) is None
@@ -90,8 +90,8 @@ def correct_a_store_and_see_what_others_did(service: Running) -> None:
         mine.button("Save").click()
         mine.saved()
         expect(mine.page.locator(".history li")).to_have_count(2)
-        # The feed tells the page of its own change, before it is left: else that would be
-        # somebody's.
+        # The feed tells the page of its own change, before it is left. Otherwise that would be
+        # another user's.
         seen = service.request("HEAD", "/api/stores").headers["etag"].strip('"')
         until(lambda: seen in mine.page.evaluate("JSON.stringify(localStorage)"))
         for window, address in ((mine, "98 Av. Meritxell"), (other, "97 Av. Meritxell")):

@@ -81,11 +81,11 @@ def test_imports_point_inward() -> None:
         own = part(name_of(path))
         allowed = MAY_IMPORT[own] | {own, "storekeeper", "__version__"}
         used = {part(name) for name in imports(path)}
-        assert used <= allowed, f"{own} may not import {used - allowed}"
+        assert used <= allowed, f"{own} must not import {used - allowed}"
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Imports for types alone count too."""
+    """Imports only for types count too."""
     modules = {name_of(path): imports(path) for path in MODULES}
     TopologicalSorter({name: imported - {name} for name, imported in modules.items()}).prepare()
 

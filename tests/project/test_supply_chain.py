@@ -1,4 +1,4 @@
-"""What is installed, from where, and what is known of it."""
+"""What is installed, from where, and what is known about it."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def run_time() -> list[re.Match[str]]:
 
 def tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
-        need("git", "this is no git repository")
+        need("git", "this is not a git repository")
     done = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -82,14 +82,14 @@ def test_npm_locks_have_a_hash_for_each_package_and_no_address() -> None:
 
 
 def test_no_file_names_the_host_of_a_package_registry() -> None:
-    """Where packages come from is for whoever installs them to say."""
+    """The user who installs packages says where they come from."""
     hosts = re.compile("|".join(map(re.escape, HOSTS)).encode())
     assert {
         str(path.relative_to(ROOT)) for path in tracked() if hosts.search(path.read_bytes())
     } == set()
 
 
-# What runs is past what is known of it.
+# What runs is newer than what is known about it.
 
 FLOORS = {
     "h11": ("0.16.0", "CVE-2025-43859: chunk terminators were not looked at"),
@@ -152,7 +152,7 @@ NEEDED: list[dict[str, object]] = [
     for each in run_time()
     if not each[3] or Marker(each[3].removeprefix(" ; ")).evaluate()
 ]
-"""What an auditor reports of the lock if it knows of nothing."""
+"""What an auditor reports for the lock if it knows nothing bad."""
 
 
 def judged(report: object, *, status: int = 0) -> tuple[int, list[str]]:

@@ -1,5 +1,5 @@
-"""Files as spreadsheets and people make them, each with what an import says of it; made anew for
-each test."""
+"""Files as spreadsheets and people make them, each with what an import says about it; made again
+for each test."""
 
 import io
 import json
@@ -156,7 +156,7 @@ CORPUS: dict[str, Callable[[], File]] = {
         b"name,address\n=1+1,@A1\n-5,+3\n", [("=1+1", "@A1"), ("-5", "+3")]
     ),
     "columns to map": lambda: File(LIST.encode(), JOINED, options=MAPPED),
-    "columns that nobody mapped": lambda: File(
+    "columns that were not mapped": lambda: File(
         LIST.encode(), None, 'repeat with --map name="Store Name"'
     ),
     "a template without its end": lambda: File(
@@ -167,7 +167,7 @@ CORPUS: dict[str, Callable[[], File]] = {
         [("A", "1 Road"), ("B", None)],
         options=("--no-header", "--map", "name=1", "--map", "address=2"),
     ),
-    "a header alone": lambda: File(b"name,address\n", []),
+    "only a header": lambda: File(b"name,address\n", []),
     "nothing": lambda: File(b"", None, "the file is empty"),
     "blanks": lambda: File(b"\n \n\r\n", None, "the file is empty"),
     "JSON lines": lambda: File(

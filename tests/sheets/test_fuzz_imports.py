@@ -1,5 +1,5 @@
 """A short run of the fuzzer of imports (`make fuzz-imports` is a long one), and a broken service
-that it has to find."""
+that it must find."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ EPOCHS = (
     "d2222222 x2222222 mar23456 dec22222 may27777 am222222 january7 inf22222 nan22222"
     " eur22222 true2222 p2222222"
 )
-"""Those that begin as numbers, dates and the like go on."""
+"""Those that begin like numbers, dates and so on."""
 FILTERS = {"xlsx": "xlsx", "csv": "csv:Text - txt - csv (StarCalc):44,34,76"}
 """What LibreOffice is told: CSV with commas, quotes, and UTF-8."""
 

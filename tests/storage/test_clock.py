@@ -106,7 +106,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
 
 
 class Watched:
-    """A watch of a process that starts now, told of commits at made-up times."""
+    """A watch of a process that starts now, which sees commits at made-up times."""
 
     def __init__(self) -> None:
         self._start, self._boot = clock.now(), 0

@@ -1,5 +1,5 @@
 """The promises of `storekeeper.storage.collection`, for every kind of database; those of lists are
-in the module beside."""
+in the next module."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

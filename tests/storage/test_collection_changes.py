@@ -52,7 +52,7 @@ class TestChanges:
             await create(collection, Payload("Zoë", None))
             await create(collection, Payload("Other", ""))
             await replace(collection, 1, Payload("Zoë", "1 Road"))
-            await replace(collection, 1, Payload("Zoë", "1 Road"))  # is no change
+            await replace(collection, 1, Payload("Zoë", "1 Road"))  # not a change
             found = await page(collection)
             assert (found.version, len(found.changes)) == (3, 3)
             assert [change._replace(at=0) for change in found.changes] == [
@@ -106,7 +106,7 @@ class TestChanges:
             add_token(database.url, Token(0, "anna", "write", hashed(b"x"), 1))
             await collection.load(numbered(1))
             await collection.write(Create(Payload("By anna"), token_number=1))
-            await collection.write(Replace(1, Payload("By nobody")))
+            await collection.write(Replace(1, Payload("Without a token")))
             revoke_token(database.url, "anna", 2)
             assert [change.by for change in (await page(collection)).changes] == [
                 None,
@@ -120,7 +120,7 @@ class TestChanges:
             for number in range(4):
                 await create(collection, Payload("Large", f"{third}{number}"))
             await replace(collection, 1, Payload("Large", "y" * 2**20))
-            assert await numbers(collection) == [1, 2, 3]  # of which the last is beyond
+            assert await numbers(collection) == [1, 2, 3]  # the last one is beyond
             lengths = [
                 len((await page(collection, after=after)).encode(with_by=False))
                 for after in range(5)
@@ -136,7 +136,7 @@ class TestChanges:
             assert len(found.encode(with_by=True)) == 1
 
     async def test_readers_beside_writers_miss_none(self, database: Database) -> None:
-        """Each page and its version are of one moment: a reader goes on behind an empty page's
+        """Each page and its version are of one moment: a reader continues after an empty page's
         version."""
         async with handle(database) as one, handle(database) as two:
             await one.load(numbered(4))

@@ -57,7 +57,7 @@ CACHED = ["change_token", "figures"]
 WRITES = ["write", "load", "in_session", "refusal_of_writes"]
 ALONE = ["close", "load", "in_session", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
-"""The questions of one process, each to a handle of its own: some need to know what they alone
+"""The questions of one process, each to a handle of its own: some need to know what only they
 have done."""
 SOON = {TOGETHER[0], "write"}
 """What meets every fault; the rest, in the ordinary run, a fault before a write and one after
@@ -109,7 +109,7 @@ def probing(path: Path, questions: str, *rights: str) -> Iterator[Probe]:
         probing.line.close()
 
 
-# The faults. Each is a context: what is wrong begins within, and is mended at its end.
+# The faults. Each is a context: what is wrong begins within, and is fixed at its end.
 
 
 @contextmanager
@@ -271,10 +271,10 @@ def _as_expected(
     assert len(said[1]) == told, f"{question}: the process was not told, or more than once"
     if READ_ONLY in expected or (lost and question in WRITES):
         assert again[0].startswith("none: The database"), (
-            f"{question}: it went on after it had failed"
+            f"{question}: it continued after it had failed"
         )
     elif not lost:
-        assert again[0] == "response", f"{question}: it did not go on"
+        assert again[0] == "response", f"{question}: it did not continue"
     assert len(again[1]) == told, question
 
 

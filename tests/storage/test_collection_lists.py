@@ -111,7 +111,7 @@ class TestLists:
     async def test_lists_of_one_moment_are_the_same_though_a_store_changes_before_they_are_read(
         self, database: Database
     ) -> None:
-        """Once, on a page that nobody has read yet."""
+        """Once, on a page that was not read yet."""
         async with handle(database) as collection:
             await collection.load(numbered(MANY))
             expected = [

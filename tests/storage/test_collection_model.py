@@ -33,7 +33,7 @@ IDS = st.integers(0, 12) | st.integers(0, 2**70)
 
 
 class Model(RuleBasedStateMachine):
-    """Two handles on one database, beside a plain list: `stores[i]` is the store i + 1."""
+    """Two handles on one database, compared with a plain list: `stores[i]` is the store i + 1."""
 
     new_database: Callable[[], Database]
 
@@ -98,8 +98,8 @@ class Model(RuleBasedStateMachine):
         writes=st.lists(st.tuples(st.integers(0, 5), PAYLOADS | st.just(Payload("x" * 31)))),
     )
     def write_together(self, one: int, writes: list[tuple[int, Payload]]) -> None:
-        """What is sent in one turn of the loop takes effect in that order; what is bad fails
-        alone."""
+        """What is sent in one turn of the loop takes effect in that order; only what is bad
+        fails."""
 
         async def send(collection: Collection) -> list[Any]:
             futures = [

@@ -307,7 +307,7 @@ class TestImport:
         ) == {"created": 1}
 
     def test_what_others_write_before_the_lock_is_seen(self, database: Database) -> None:
-        """The plan is made anew, and approved again."""
+        """The plan is made and approved again."""
         fill_with(database, [ALPHA, BETA])
         exported = version(database)
         plans: list[dict[str, int]] = []

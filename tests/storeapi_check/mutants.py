@@ -9,7 +9,7 @@ from tests.storeapi_check.reference import Reference
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is wrong, the service, and the checks that have to fail (others may fail too)."""
+    """What is wrong, the service, and the checks that must fail (others may fail too)."""
 
     name: str
     service: type[Reference]

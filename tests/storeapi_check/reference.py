@@ -69,7 +69,7 @@ class Reference:
         return self.error("other", 404, "Not Found", "Not Found")
 
     def parse(self, body: bytes) -> Any:
-        """The payload; what is no JSON is no object either."""
+        """The payload; invalid JSON is not an object either."""
         try:
             return json.loads(body)
         except ValueError:
@@ -272,7 +272,7 @@ def served(reference: Reference, tls: ssl.SSLContext | None = None) -> Iterator[
         request_queue_size = 128
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that leaves is no matter here; a mutant that fails shows in the
+            """A client that leaves does not matter here; a mutant that fails shows in the
             responses."""
 
     server = Server(("127.0.0.1", 0), Handler)

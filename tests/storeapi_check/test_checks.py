@@ -44,7 +44,7 @@ def others_write(url: str, pause: float = 0.0) -> Iterator[None]:
     def write() -> None:
         connection = HTTPConnection(urlsplit(url).netloc)
         while not stop.is_set():
-            connection.request("POST", "/api/stores", b'{"name": "Somebody else"}')
+            connection.request("POST", "/api/stores", b'{"name": "Another client"}')
             connection.getresponse().read()
             wrote.set()
             stop.wait(pause)
@@ -64,7 +64,8 @@ REPORTS: dict[type[Reference], Report] = {}
 
 
 def report(service: type[Reference]) -> Report:
-    """What a whole run says of a reference in this process; several tests ask for the same one."""
+    """What a whole run says about a reference in this process; several tests ask for the same
+    one."""
     if service not in REPORTS:
         REPORTS[service] = hold(Service(Local(service())), "http://reference")
     return REPORTS[service]

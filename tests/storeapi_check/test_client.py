@@ -189,7 +189,7 @@ def test_a_port_where_nobody_listens_cannot_be_checked(capsys: pytest.CaptureFix
             "http://***@127.0.0.1/: the address must have no user, query or fragment",
         ),
         ("http://127.0.0.1/a b", "without spaces"),
-        ("http://nobody.invalid", "no host of that name"),
+        ("http://nowhere.invalid", "no host of that name"),
     ],
 )
 def test_a_bad_address_cannot_be_checked(
@@ -222,7 +222,7 @@ def test_no_more_is_read_than_the_limit() -> None:
 
 
 def test_a_service_that_goes_away_cannot_be_checked() -> None:
-    """What it did before is no verdict."""
+    """What it did before is not a verdict."""
     left = iter(range(40))
     reference = Reference()
 

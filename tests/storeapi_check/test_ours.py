@@ -42,7 +42,7 @@ def test_a_check_adds_stores_to_a_list_in_use_only_if_it_may(tmp_path: Path) -> 
 
 
 def test_a_check_of_the_examples_alone_asks_nobody(tmp_path: Path) -> None:
-    """Until somebody has added or changed a store."""
+    """Until a client has added or changed a store."""
     with serving(tmp_path, "--examples") as service:
         url = f"http://127.0.0.1:{service.port}"
         harbour = service.request("GET", "/api/stores/2").json

@@ -24,7 +24,7 @@ class NullForMissing(Reference):
 
 
 class PlainMissing(Reference):
-    """Errors of which the contract says nothing are plain text."""
+    """Errors that the contract does not mention are plain text."""
 
     def missing(self, operation: str) -> Response:
         return Response(404, b"gone", {"content-type": "text/plain"})
@@ -124,7 +124,7 @@ class OddExamples(Reference):
 
 
 class Fails(Reference):
-    """Fails over whatever is no JSON object."""
+    """Fails over anything but a JSON object."""
 
     def problems(self, payload: Any, operation: str) -> list[Problem]:
         return super().problems(payload, operation) if isinstance(payload, dict) else []

@@ -223,7 +223,7 @@ breaks(
 
 
 def adds_another(operation: str, when: Callable[[Any], bool]) -> Callable[..., Response]:
-    """A write adds a store that nobody asked for, and whose name and address are of its own."""
+    """A write adds a store that no client asked for, and whose name and address are of its own."""
 
     def act(self: Reference, *asked: Any) -> Response:
         response: Response = getattr(Reference, operation)(self, *asked)

@@ -180,7 +180,9 @@ def remembered(self: Reference, name: str) -> list[Store]:
     return found or self.memory.setdefault(name, [])
 
 
-breaks("the filter remembers that nobody had a name", "create-is-seen-by-name", matching=remembered)
+breaks(
+    "the filter remembers that no store had a name", "create-is-seen-by-name", matching=remembered
+)
 
 
 def former_names(self: Reference, store: Store, name: str) -> bool:

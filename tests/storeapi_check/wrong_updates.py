@@ -15,7 +15,7 @@ REPLACES: dict[str, tuple[str, Callable[[Any, Store, Any], object]]] = {
             store.update(id=payload.get("id", store["id"])),
         ),
     ),
-    "numbers the store anew": (
+    "numbers the store again": (
         "update-keeps-the-id",
         lambda self, store, payload: (
             replace(self, store, payload),

@@ -17,7 +17,7 @@ TWO = ("--workers=2",)
 
 
 def test_a_killed_first_start_can_be_repeated(tmp_path: Path) -> None:
-    """Before the file is in WAL mode it has a rollback journal, which the next start has to
+    """Before the file is in WAL mode it has a rollback journal, which the next start must
     undo."""
     moments = [("pwrite64", 1), ("fdatasync", 4), ("unlink", 1)]
     row = crash.kill_first_start(tmp_path, moments)

@@ -25,7 +25,7 @@ def test_keyed_creates_that_are_repeated_across_kills_happen_once(
 
 @pytest.mark.thorough
 def test_that_would_be_seen(tmp_path: Path) -> None:
-    """The check itself: where a key is known to one process only, its repeat elsewhere is no
+    """The check itself: where a key is known to one process only, its repeat elsewhere is not a
     replay."""
     row = kill_creates(tmp_path, 40, 1, change="remembers_only_its_own_keys")
     assert row.violations

@@ -36,7 +36,8 @@ PLACES = {**{build: (build, "sqlite") for build in BUILDS}, "PostgreSQL": ("2 wo
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database of the kind that the test's parameter names; else a file."""
+    """The URL of an empty database of the kind that the test's parameter names; by default, a
+    file."""
     if getattr(request, "param", "sqlite") == "sqlite":
         yield f"sqlite:///{tmp_path}/stores.db"
         return

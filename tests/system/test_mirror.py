@@ -1,4 +1,4 @@
-"""Copies that are made of the feed alone equal the list, whatever is killed, restarted or
+"""Copies that are made only from the feed equal the list, whatever is killed, restarted or
 restored."""
 
 import os

@@ -25,7 +25,7 @@ set +e
 """
 URL = "http://127.0.0.1:8080/api/stores"
 REFUSED = 7
-"""curl's status if nobody listens."""
+"""curl's status if no server listens."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ ENDS_WITH_2 = {
         "mv lost/* /var/lib/storekeeper",
     ),
 }
-"""What ends the service with status 2, and what mends that."""
+"""What ends the service with status 2, and what fixes that."""
 
 
 @pytest.mark.parametrize("cause", ENDS_WITH_2)
@@ -95,7 +95,7 @@ def test_status_2_refuses_clients_at_once_until_the_next_start(serving: Booted, 
 
 OTHER_ENDS = {
     "killed": "kill -9 $pid",
-    "stopped by a signal of nobody's": "kill -TERM $pid",
+    "stopped by an unknown signal": "kill -TERM $pid",
     "aborted": "kill -ABRT $pid",
     "ended with status 74, because the log was deleted": "rm /var/lib/storekeeper/stores.db-wal",
 }

@@ -34,8 +34,8 @@ def client_of(service: str, token: Path | None) -> "Client":
 
 
 def read_token(file: Path | None) -> str:
-    """Return the token to send, "" for none. The token itself as an option would stay in the shell's
-    history."""
+    """Return the token to send, "" for none. The token itself as an option would stay in the
+    shell's history."""
     where = TOKEN_VARIABLE
     if file:
         # A user may give the token itself: the log of a job must not show it.

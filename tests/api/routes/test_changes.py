@@ -243,7 +243,7 @@ def test_a_stream_has_all_changes_and_goes_on(service: Running, epoch: str) -> N
             Message("change", f"{change['seq']}.{epoch}", change) for change in expected
         ]
         for number in range(3):
-            write(service, f"while somebody listens {number}")
+            write(service, f"while a client listens {number}")
             [change] = listener.changes(1)
             assert change == pages(service, "?order=desc&limit=1")["changes"][0]
 

@@ -27,7 +27,7 @@ class Browser:
         self.faults = faults
 
     def show(self, width: int = 1280, base: str = "") -> None:
-        """Load the page anew in a window of that width."""
+        """Load the page again in a window of that width."""
         self.opened.set_viewport_size({"width": width, "height": 844})
         self.opened.goto(f"{base or f'http://127.0.0.1:{self.service.port}'}/docs")
         self.opened.wait_for_selector("text=Add a store")

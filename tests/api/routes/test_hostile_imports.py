@@ -69,7 +69,7 @@ REFUSED: list[tuple[str, str, str, int, str]] = [
     ("a null in a version", "match=name", '{"name":"A","version":"1\\u0000"}\n', 422, "version"),
     ("a null in a key", "match=k", '{"name":"A","k":"1\\u0000"}\n', 422, "null"),
     (
-        "an encoding that is none",
+        "an encoding that does not exist",
         "encoding=cp12345",
         "name\nA\n",
         400,
@@ -103,7 +103,7 @@ async def test_what_a_file_may_cost_is_bounded_and_the_next_one_is_read_at_once(
 
 
 def test_a_small_file_takes_no_memory_of_the_service(fresh: Running) -> None:
-    """A row of 300 MiB of which it wants a name, and a workbook of 2 GiB."""
+    """A row of 300 MiB from which it wants a name, and a workbook of 2 GiB."""
     before = peak_memory(fresh)
     for body, status in ((wide_workbook(300), 422), (bomb(), 400)):
         done = fresh.request("POST", "/api/imports", body, {"content-type": XLSX})

@@ -1,4 +1,4 @@
-"""`POST /api/imports`: one at a time, bodies that go to a file, what is said of the rows."""
+"""`POST /api/imports`: one at a time, bodies that go to a file, reports about rows."""
 
 import asyncio
 import io

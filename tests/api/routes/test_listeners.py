@@ -155,7 +155,7 @@ async def test_while_nothing_changes_only_the_numbers_are_read_and_without_liste
 
 
 async def test_what_one_watch_has_read_is_not_shown_to_who_listens_later(tmp_path: Path) -> None:
-    """The change came when nobody listened, so nobody looked for it."""
+    """The change came when no client listened, so no watch looked for it."""
     async with inside(tmp_path) as service:
         await write(service)
         _, line = listen(service, "?after=now")

@@ -253,7 +253,7 @@ def test_other_paths_are_no_routes(collection: InMemory) -> None:
 
 
 def test_a_route_needs_a_token_unless_it_says_otherwise() -> None:
-    """A route that somebody adds is never open by oversight."""
+    """A new route is never open by oversight."""
     route = Route("added", "/added", ("GET", "PUT"))
     scopes = [route.scope(method) for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")]
     assert scopes == ["read", "read", "write", "write", "write", None]
@@ -361,7 +361,7 @@ def test_a_database_that_is_away_is_a_503_with_its_outcome(
 def test_a_request_for_which_there_is_not_enough_memory_may_have_been_carried_out(
     collection: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And is no bug."""
+    """And is not a bug."""
 
     def fails(_: object) -> None:
         raise MemoryError

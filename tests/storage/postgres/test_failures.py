@@ -49,7 +49,7 @@ WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server of this module's own: some tests end it or keep it still, and have it go on
+    """A server of this module's own: some tests end it or keep it still, and let it continue
     afterwards."""
     postgres()
     with running() as server:
@@ -180,7 +180,7 @@ def test_a_commit_that_no_standby_confirms_is_not_acknowledged(tmp_path: Path) -
         with ThreadPoolExecutor() as clients:
             waits = clients.submit(create, one, "Waits")
             until(lambda: primary.sql(f"SELECT count(*) {WAITING}") == "1")
-            # Nobody else gets the lock of writers; reading goes on.
+            # No other process gets the lock of writers; reading continues.
             assert_refused(create(one, "Behind it"))
             assert_refused(waits.result(), "unknown")
         assert [store["name"] for store in one.request("GET", "/api/stores").json] == ["Replicated"]
@@ -545,7 +545,7 @@ async def test_a_server_that_stands_still_keeps_no_export_and_no_scrape_waiting(
         get = request("GET", f"/api/export?format={format}")
         with stack:
             monkeypatch.setattr(exports, "RESPONSE_TIMEOUT", 2.0)
-            while not stands.is_set():  # a busy machine may not get as far in that time
+            while not stands.is_set():  # a busy machine may need longer
                 assert_refused(await exchange(service, get))
             await until_inside(lambda: not exporting._writing)
             scraped = await exchange(service, request("GET", "/metrics"))

@@ -22,7 +22,7 @@ def record(
     url: str, folder: Path, recorder: Recorder, strike: Callable[[], None] | None = None
 ) -> None:
     """Let clients use two instances; something strikes after a quarter, and when all is well
-    again they go on."""
+    again they continue."""
     with serving(folder, database=url) as one, serving(folder, database=url) as two:
         ports = [one.port, two.port]
         if strike is not None:

@@ -296,8 +296,8 @@ def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(
 def test_commits_are_made_durable_where_the_server_would_not(
     database: Postgres, configured: str, ours: str
 ) -> None:
-    """Whoever sets synchronous_commit = off for all else on a server would lose acknowledged
-    stores too."""
+    """An operator who sets synchronous_commit = off for other users of a server would lose
+    acknowledged stores too."""
     name = database.url.rpartition("/")[2]
     postgres().sql(f"ALTER DATABASE {name} SET synchronous_commit = '{configured}'")
 

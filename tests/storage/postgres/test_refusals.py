@@ -103,7 +103,7 @@ async def test_a_refused_write_says_whether_it_may_have_happened(database: Postg
 async def test_what_is_wrong_with_the_data_of_one_write_costs_its_neighbours_nothing(
     database: Postgres, sqlstate: str, moment: dict[str, str]
 ) -> None:
-    """As by a constraint that somebody added, or a trigger. It is no bug either."""
+    """As by a constraint or a trigger that was added. It is not a bug either."""
     async with handle(database) as collection:
         await create(collection, Payload("First"))
         execute(database, REFUSING.format(sqlstate=sqlstate, **moment))
@@ -131,7 +131,7 @@ async def test_a_warning_of_a_trigger_is_no_standby_that_does_not_respond(
 async def test_what_nobody_expects_is_in_the_log_and_a_503(
     database: Postgres, log: list[str]
 ) -> None:
-    """As when somebody drops the tables of a running service; it heals when they are back."""
+    """As when an operator drops the tables of a running service; it heals when they are back."""
     async with handle(database) as collection:
         await create(collection, Payload("First"))
         execute(database, "ALTER TABLE stores RENAME TO hidden")
@@ -245,7 +245,7 @@ async def test_what_waits_too_long_is_refused(database: Postgres) -> None:
 async def test_an_old_connection_is_replaced_and_the_last_only_by_another(
     database: Postgres, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full server somebody else takes the place of each that is closed. The log says why
+    """On a full server another client takes the place of each that is closed. The log says why
     there are no more."""
 
     async def refuse() -> PipelineConnection:
@@ -275,7 +275,7 @@ async def test_an_old_connection_is_replaced_and_the_last_only_by_another(
 
 
 async def test_a_connection_that_came_too_late_is_given_back(database: Postgres) -> None:
-    """Whoever waited for it was cancelled just then."""
+    """The request that waited for it was cancelled just then."""
     async with handle(database) as collection:
         assert isinstance(collection, PostgresCollection)
         await collection.check()

@@ -1,4 +1,4 @@
-"""The schema: upgrades beside an older instance, first starts, and what is refused or told in
+"""The schema: upgrades next to an older instance, first starts, and what is refused or told in
 one line."""
 
 import asyncio
@@ -31,7 +31,7 @@ UPGRADE = f"""
     SELECT one, count, version, at, epoch, folding FROM collection_2
       GROUP BY one, count, version, at, epoch, folding
 """
-"""A made-up next schema, with all that a migration has to do."""
+"""A made-up next schema, with all that a migration must do."""
 
 SECOND = "CREATE TABLE second AS SELECT id FROM stores"
 """A made-up next schema to which this version can write."""
@@ -48,7 +48,7 @@ NOW = schema.current_number()
 
 @pytest.fixture
 def older(database: Postgres) -> Postgres:
-    """A database of today's schema with three stores, of which one was replaced."""
+    """A database of today's schema with three stores; one was replaced."""
 
     async def main() -> None:
         async with handle(database) as collection:
@@ -340,7 +340,7 @@ def test_what_was_not_restored_whole_is_refused_in_one_line(
 async def test_numbers_that_were_not_restored_whole_are_no_bug(
     database: Postgres, spoil: str
 ) -> None:
-    """Whoever serves meanwhile says that it cannot, and a start is refused."""
+    """An instance that serves meanwhile says that it cannot, and a start is refused."""
     async with handle(database) as collection:
         await create(collection, Payload("First"))
         postgres().sql(spoil, database.url.rpartition("/")[2])
@@ -384,7 +384,7 @@ def test_a_user_who_may_not_create_tables_is_told(database: Postgres) -> None:
     server.sql("DROP ROLE poor")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert (
-        b"--database: permission denied for schema public: the user has to own the tables"
+        b"--database: permission denied for schema public: the user must own the tables"
         in done.stderr
     )
 
@@ -407,7 +407,7 @@ def test_a_user_who_may_not_read_the_tables_is_not_told_that_there_are_none(
     server.sql("DROP ROLE blind")
     for each in done:
         assert (
-            "permission denied for table storekeeper: the user has to own the tables"
+            "permission denied for table storekeeper: the user must own the tables"
             in refused(each)[0]
         )
 

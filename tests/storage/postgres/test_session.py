@@ -179,8 +179,8 @@ async def test_a_cancelled_wait_for_the_standby_is_no_success_though_warnings_ar
 async def test_what_is_here_already_is_acknowledged_only_when_a_standby_has_it(
     database: Postgres,
 ) -> None:
-    """A replay and a write that changes nothing: what they say may have been committed here
-    alone."""
+    """A replay and a write that changes nothing: what they say may have been committed only
+    here."""
     keyed, unchanged = Create(Payload("Keyed"), key=("5", 5)), Replace(1, Payload("First"))
     server = postgres()
     async with handle(database) as collection:
@@ -262,7 +262,7 @@ async def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_d
 
 
 def until_a_vanished_client(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return what the server's kernel says of this session's socket."""
+    """Return what the server's kernel says about this session's socket."""
     names = (
         "tcp_keepalives_idle",
         "tcp_keepalives_interval",
@@ -456,7 +456,7 @@ async def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothin
 async def test_a_second_collection_along_the_search_path_is_refused_in_one_line(
     database: Postgres,
 ) -> None:
-    """Whoever serves one of them goes on with that one, on new connections too."""
+    """An instance that serves one of them continues with it, on new connections too."""
     async with handle(database) as collection:
         assert isinstance(collection, PostgresCollection)
         await create(collection, Payload("First"))
@@ -580,7 +580,7 @@ def pooled(database: Postgres, mode: str, more: str = "") -> Iterator[Postgres]:
 
 
 def responses(port: int) -> bool:
-    """Tell whether somebody listens."""
+    """Tell whether a server listens."""
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
 

@@ -1,5 +1,4 @@
-"""PostgreSQL is away while tokens are in use, and while a service starts of which nobody said
-who needs one."""
+"""PostgreSQL is away while tokens are in use, and while a service starts without a mode."""
 
 import time
 from collections import Counter
@@ -60,7 +59,7 @@ def two_instances(
 
 
 def seen_while_away(both: list[Running], good: str, unknown: str, seconds: float) -> Counter[str]:
-    """Return what the responses were, once what was known of tokens had to be too old."""
+    """Return what the responses were, once the tokens that were read must be too old."""
     away, seen = time.monotonic(), Counter[str]()
     while (
         sent := time.monotonic()

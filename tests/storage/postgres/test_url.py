@@ -127,7 +127,7 @@ def test_its_sessions_have_the_name_that_libpq_is_told(
 @pytest.mark.parametrize(
     "url",
     [
-        f"postgresql://keeper:{ENCODED}@127.0.0.1:{{port}}/nobody",
+        f"postgresql://keeper:{ENCODED}@127.0.0.1:{{port}}/nowhere",
         f"postgresql://keeper:wrong{ENCODED}@127.0.0.1:{{port}}/{{name}}",
         f"postgresql://keeper:{ENCODED}@127.0.0.1:1/{{name}}",
         f"postgresql://keeper:{SECRET}@127.0.0.1:{{port}}/{{name}}",

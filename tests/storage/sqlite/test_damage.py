@@ -104,7 +104,7 @@ async def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(
 
 @pytest.fixture
 def damaged_text(tmp_path: Path) -> Path:
-    """A database in which one byte of a store, and one of a token, made what is no UTF-8: SQLite
+    """A database in which one byte of a store, and one of a token, made invalid UTF-8: SQLite
     does not look."""
     url = f"sqlite:///{tmp_path}/stores.db"
     fill(tmp_path, numbered(3))
@@ -150,7 +150,7 @@ async def test_no_probe_finds_that_writes_work_again_after_damage(
 ) -> None:
     """What it would change may be whole, but nothing is written any more."""
     lines: list[str] = []
-    # A log that was captured would go on to write to its file, whose number the next test has for
+    # A captured log would still write to its file, whose number the next test has for
     # something else.
     monkeypatch.setattr(events, "write_line", lines.append)
     monkeypatch.setattr(events, "_due", {})

@@ -251,7 +251,7 @@ async def test_a_refusal_that_lasts_is_logged_once_a_minute(
     assert len(lines) == 3
     assert 'event="writes work again"' in lines[-1]
     state.refused("The disk is full")
-    assert len(lines) == 4, "what begins anew is logged at once"
+    assert len(lines) == 4, "what begins again is logged at once"
 
 
 @pytest.mark.parametrize("pages", [0, 4, 10, *thorough(2, 6, 8)])
@@ -302,7 +302,7 @@ async def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -
     async with handle(Sqlite(small)) as collection:
         acknowledged = [await create(collection, Payload("First"))]
         with closing(apsw.Connection(str(small / "stores.db"))) as other:
-            # A transaction that reads: the log cannot begin anew and grows.
+            # A transaction that reads: the log cannot begin again and grows.
             assert other.execute("BEGIN; SELECT count(*) FROM stores").get == 1
             log = small / "stores.db-wal"
             while (grown := log.stat().st_size // 4120) < 4040:
@@ -321,7 +321,7 @@ async def test_the_index_of_the_log_may_find_no_space(small: Path, pages: int) -
         await _goes_on(collection, acknowledged, small)
 
 
-# Errors after which nobody knows what the file holds.
+# Errors after which it is unknown what the file holds.
 
 
 def test_after_an_error_of_the_disk_the_process_says_so_and_ends(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_a_worker_whose_disk_failed_is_replaced(tmp_path: Path) -> None:
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Held]:
-    """A database with one store, locked by somebody else's transaction."""
+    """A database with one store, locked by another process's transaction."""
     database = Sqlite(tmp_path)
     fill(tmp_path, [Payload("First")])
     with closing(apsw.Connection(str(database.path))) as connection:
@@ -396,7 +396,7 @@ async def test_no_more_writes_than_the_limit_wait(
     monkeypatch.setattr(batcher, "MAX_QUEUED", 50)
     monkeypatch.setattr(
         write_state, "PROBE_TIMEOUT", 0.0
-    )  # that writes wait is no probe that does not come back
+    )  # waiting writes are not a probe that does not come back
     async with handle(database) as collection:
         waiting = [create(collection, payload) for payload in numbered(50)]
         for refused in (

@@ -1,4 +1,4 @@
-"""What each of SQLite's errors means for whoever asked, and for the process. How they come
+"""What each of SQLite's errors means for a client, and for the process. How they come
 about: `test_disk`."""
 
 from collections.abc import Iterator

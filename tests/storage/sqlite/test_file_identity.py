@@ -1,5 +1,5 @@
 """A database that is deleted or replaced under a running service: nothing is acknowledged that
-nobody will find."""
+no process will find."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def moved_away(path: Path) -> None:
 
 
 def replaced(path: Path) -> None:
-    """As a restore from a backup beside the running service does."""
+    """As a restore from a backup does while the service runs."""
     shutil.copy(path, path.with_name("copy.db"))
     path.with_name("copy.db").rename(path)
 
@@ -82,7 +82,7 @@ def assert_ends(service: Running, place: Path) -> None:
 
 
 def test_the_process_says_so_and_ends(tmp_path: Path, place: Path) -> None:
-    """Nobody has to ask it anything."""
+    """No request is needed."""
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         replaced(place)
@@ -140,7 +140,7 @@ def test_that_would_be_seen(tmp_path: Path, place: Path) -> None:
 
 
 def test_its_successor_refuses_with_the_way_out(tmp_path: Path, place: Path) -> None:
-    """The log is there, so the file has to be: it does not begin with number 1 again."""
+    """The log is there, so the file must be there: it does not begin with number 1 again."""
     with serving(tmp_path, database=f"sqlite:///{place}") as service:
         store(service, "Before")
         place.rename(place.with_name("kept.db"))
@@ -216,7 +216,7 @@ async def test_work_on_a_thread_changes_nothing_in_another_file_that_has_come_in
 
 
 def test_a_link_to_the_file_may_be_what_its_path_names(tmp_path: Path, place: Path) -> None:
-    """The log stands beside the file, and a link that points elsewhere is another database."""
+    """The log is next to the file, and a link that points elsewhere is another database."""
     link = tmp_path / "link.db"
     make_file(place)
     link.symlink_to(place)

@@ -1,4 +1,4 @@
-"""A database that cannot be written now (decision 30): reads go on, writes are refused soon and
+"""A database that cannot be written now (decision 30): reads continue, writes are refused soon and
 change nothing."""
 
 import time

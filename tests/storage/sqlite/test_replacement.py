@@ -79,7 +79,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
 
 
 class State(NamedTuple):
-    """What may be in the place, and what a restore says of it."""
+    """What may be in the place, and what a restore says about it."""
 
     make: Callable[[Path, Parts], object]
     lost: str
@@ -166,14 +166,14 @@ STATES = {
     "header": State(cut(100), "cannot be read"),
     "first page": State(cut(4096), "cannot be read"),
     "half": State(cut(20480), "cannot be read"),
-    "log alone": having("cannot be read", wal="log"),
-    "log and index alone": having("cannot be read", wal="log", shm="index"),
-    "index alone": having("cannot be read", shm="index"),
-    "journal alone": having("cannot be read", journal="journal"),
+    "only log": having("cannot be read", wal="log"),
+    "only log and index": having("cannot be read", wal="log", shm="index"),
+    "only index": having("cannot be read", shm="index"),
+    "only journal": having("cannot be read", journal="journal"),
     "killed with a journal": having("cannot be read", file="half_written", journal="journal"),
     "a journal of something else": having("cannot be read", file="closed", journal=b"\xff" * 1000),
     "log of another history": having("cannot be read", file="closed", wal="other_log"),
-    "a log that is none": having("all of it", file="closed", wal=b"not a log"),
+    "a log that is not one": having("all of it", file="closed", wal=b"not a log"),
     "read-only": State(read_only, "all of it"),
     "two names": State(two_names, "all of it"),
     "link": State(linked, "all of it"),
@@ -184,7 +184,7 @@ STATES = {
     "killed restore": State(killed_restore(logged=False), "all of it"),
     "killed restore, log in its place": State(killed_restore(logged=True), "cannot be read"),
     "killed restore, old file gone": State(marked(f"{ASIDE}2026.db"), "cannot be read"),
-    "mark of somebody else": State(marked(f"../{ASIDE}2026.db"), "cannot be read"),
+    "mark of another program": State(marked(f"../{ASIDE}2026.db"), "cannot be read"),
 }
 
 
@@ -418,7 +418,7 @@ def test_a_list_that_is_begun_meanwhile_stays(tmp_path: Path, parts: Parts) -> N
 
 
 def test_a_restore_without_the_rights_changes_nothing(open_folder: Path, parts: Parts) -> None:
-    """Nobody may use the lock of a file that he may not write, so who uses it is unknown."""
+    """A user cannot use the lock of a file that he cannot write, so who uses it is unknown."""
     path, backup = open_folder / "stores.db", open_folder / "backup.db"
     for file, content in ((path, parts.file), (backup, parts.backup.read_bytes())):
         file.write_bytes(content)
@@ -470,7 +470,7 @@ def test_a_file_system_without_links_gets_its_restore_too(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(Path, "hardlink_to", no_links)
-    for name in ("missing", "killed", "log alone"):
+    for name in ("missing", "killed", "only log"):
         folder = tmp_path / name
         folder.mkdir()
         STATES[name].make(folder / "stores.db", parts)

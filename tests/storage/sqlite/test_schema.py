@@ -57,7 +57,7 @@ def connected(path: Path) -> closing[apsw.Connection]:
 
 
 def inside(folder: Path) -> dict[str, bytes]:
-    # What SQLite keeps in shared memory is nobody's data.
+    # What SQLite keeps in shared memory is not data of a user.
     return {
         file.name: file.read_bytes()
         for file in folder.iterdir()
@@ -207,7 +207,7 @@ def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was
 
 
 def test_a_start_without_shared_memory_says_that_the_disk_has_to_be_a_local_one(path: Path) -> None:
-    """As on a network file system, where SQLite tells of an I/O error alone."""
+    """As on a network file system, where SQLite only reports an I/O error."""
     unshared = injected("mmap", path.with_name(f"{path.name}-shm"), "1+", "error=ENODEV")
     with serving(
         path.parent, database=f"sqlite:///{path}", within=unshared, ready=False
@@ -235,7 +235,7 @@ UPGRADE = f"""
 def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
     path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Views of somebody else stay as they are."""
+    """Views of another user stay as they are."""
     with connected(path) as old:
         if what:
             old.execute(f"CREATE {what}")
@@ -295,7 +295,7 @@ def test_a_file_that_another_start_upgrades_meanwhile_is_whole(
     look = connections.open_read_only
 
     def upgraded_meanwhile(path: Path, *, immutable: bool) -> apsw.Connection:
-        del immutable  # as beside another start, which has made the log
+        del immutable  # as if another start had made the log
 
         def trace(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
             if "user_version" in statement:
@@ -420,7 +420,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
     ),
     "a log": (beside("-wal"), "gone, but its log stores.db-wal is there: restore"),
     "a journal": (beside("-journal"), "gone, but its log stores.db-journal is there: restore"),
-    "emptied beside its log": (
+    "emptied next to its log": (
         beside("", "-wal"),
         "gone, but its log stores.db-wal is there: restore",
     ),
@@ -489,7 +489,7 @@ def test_a_database_whose_log_may_not_be_written_is_refused(path: Path) -> None:
     with without_rights(), pytest.raises(CannotStart, match=reason):
         make_file(path)
     connection.execute("BEGIN IMMEDIATE")
-    make_file(path)  # another user's lock is no reason
+    make_file(path)  # another user's lock is not a reason
     connection.close()
 
 
