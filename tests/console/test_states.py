@@ -173,13 +173,13 @@ def test_a_first_list_below_its_titles_and_a_long_one_come_in_by_themselves(
         "Unsere Liste\t\t\t",
         "Telefon-Nr.\tFilialnr.\tFiliale\tAnschrift",
         "0351\t007\tNord\tAm Tor 1",
-        "\t\tSüd\tWeg 2",
+        "0352\t008\t\tWeg 2",
     ]
     with serving(tmp_path) as service:
         page = open_console(service, "?view=import")
         page.page.get_by_label("Or paste rows").fill("\n".join(rows))
         page.button("Show what would happen").click()
-        page.sees("The Filialnr. is missing")
+        page.sees("The name is missing")
         page.button("Import the other 1").click()
         page.page.get_by_role("dialog").get_by_role("button", name="Create 1").click()
         page.sees("1 store created, 0 changed")

@@ -33,7 +33,9 @@ def test_every_task_of_the_page_has_its_test_and_names_what_there_is() -> None:
         if heading not in NO_TASKS
     ] == TASKS
     named = {re.sub(r"\d+", "", words) for words in re.findall(r"\*\*(.+?)\*\*", PAGE)} - NO_WORDS
-    known = re.sub(r"\$\{.*?\}", "", WORDS) + "Save the  rows Import the other "
+    known = (
+        re.sub(r"\$\{.*?\}", "", WORDS) + "Download the  rows with their reasons Import the other "
+    )
     assert {words for words in named if words not in known} == set()
 
 
@@ -129,19 +131,24 @@ def test_import(shop: Running, open_console: Open) -> None:
     choose(page, rows)
     page.sees("Not used: Phone")
     page.sees("Nothing is written yet")
-    expect(page.page.get_by_label("Columns of the address")).to_have_value(
-        "{Street}, {Postcode} {City}"
+    chips = page.page.locator(".chips li")
+    expect(chips).to_have_text(
+        [re.compile(t) for t in ("Street", ",", "Postcode", "space", "City")]
     )
+    page.button("City, 3 of 3").press("ArrowLeft")
+    page.button("Postcode, 3 of 3").wait_for()
+    page.button("Postcode, 3 of 3").press("ArrowLeft")
+    page.button("City, 3 of 3").wait_for()
     expect(page.page.locator(".rows tbody tr").first).to_contain_text("33 characters, at most 30")
     assert page.overhang() <= 0
     page.page.get_by_role("button", name="2 not valid").click()
     expect(page.page.locator(".rows tbody tr")).to_have_count(2)
     with page.page.expect_download() as saved:
-        page.button("Save the 2 rows").click()
-    assert (
-        "at most" in saved.value.path().read_text()
-        or "less than or equal" in saved.value.path().read_text()
-    )
+        page.button("Download the 2 rows with their reasons").click()
+    with saved.value.path().open(encoding="utf-8-sig", newline="") as file:
+        rejected = list(csv.reader(file))
+    assert [row[0] for row in rejected] == ["Store Number", "S-90", "S-91"]
+    assert rejected[1][-1] == "33 characters, at most 30"
     page.button("Import the other 12").click()
     page.page.get_by_role("dialog").get_by_role("button", name="Create 12").click()
     page.sees("12 stores created, 0 changed")

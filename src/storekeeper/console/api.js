@@ -54,14 +54,15 @@ export function authorization() {
  * Send a request once, for JSON or for a file whose media type `expects` describes. Raises Lost if no response of the
  * service came, AbortError if `signal` ended it.
  */
-export async function send(path, { method = "GET", body, headers = {}, signal, timeout = TIMEOUT, expects } = {}) {
+export async function send(path, { method = "GET", body, headers = {}, signal, timeout = TIMEOUT, expects, onProgress } = {}) {
   const abort = new AbortController();
   const stop = () => abort.abort();
   signal?.addEventListener("abort", stop);
   const timer = setTimeout(stop, timeout);
   let response;
   try {
-    response = await fetch(new URL(path, BASE), {
+    const carry = onProgress ? (url, options) => upload(url, options, onProgress) : fetch;
+    response = await carry(new URL(path, BASE), {
       method,
       body,
       headers: { ...authorization(), ...headers },
@@ -80,6 +81,26 @@ export async function send(path, { method = "GET", body, headers = {}, signal, t
   if (response.state) health.set(response.state, response.reason);
   if (response.status === undefined) throw new Lost(String(response.error ?? response.state));
   return response;
+}
+
+/** Send as `fetch` does, and call `onProgress(sent, all)` on the way, which `fetch` cannot. */
+function upload(url, { method, body, headers, signal }, onProgress) {
+  return new Promise((resolve, reject) => {
+    const sending = new XMLHttpRequest();
+    sending.open(method, url);
+    for (const [name, value] of Object.entries(headers)) sending.setRequestHeader(name, value);
+    sending.responseType = "blob";
+    sending.upload.onprogress = ({ loaded, total }) => onProgress(loaded, total);
+    sending.upload.onload = ({ total }) => onProgress(total, total);
+    sending.onerror = sending.onabort = () => reject(new TypeError("no response"));
+    sending.onload = () => {
+      if (sending.responseURL !== url.href) return resolve(Response.error()); // a login page, where a redirect led
+      const fields = sending.getAllResponseHeaders().trim().split(/\r?\n/).map((line) => line.split(/: ?(.*)/, 2));
+      resolve(new Response(sending.response, { status: sending.status, headers: fields.filter(([name]) => name) }));
+    };
+    signal.addEventListener("abort", () => sending.abort());
+    sending.send(body);
+  });
 }
 
 /** Return what a response says, and the state of the service that follows from it; without a status if it is not its. */

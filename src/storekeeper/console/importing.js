@@ -1,21 +1,22 @@
-// A sheet, pasted or dropped: which columns mean what, what would happen, and then the import. The service reads the
-// file, so that what is shown here is what is written.
+// A sheet, pasted or dropped: what it is, what its columns mean, what would happen, and then the import. The service
+// reads the file, so that what is shown here is what is written.
 
-import { newKey, request } from "./api.js";
+import { latest, newKey, request } from "./api.js";
 import { ask, button, h, icon, say } from "./dom.js";
-import { canMatch, guess, query, several } from "./columns.js";
 import { Preview } from "./preview.js";
+import { fileControls, meaningControls, Reading } from "./reading.js";
 import { unseen } from "./recent.js";
 import { go } from "./route.js";
-import { words } from "./words.js";
+import { number, words } from "./words.js";
 
-const XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 const TIMEOUT = 130_000;
-const ENCODINGS = { "": "UTF-8", cp1252: "Windows-1252", "mac-roman": "Mac Roman", "utf-16": "UTF-16", cp1250: "Windows-1250" };
-const TOO_LONG = "x".repeat(31); // makes every row a bad one, whose cells the service then shows
+const MAX_SIZE = 64 * 2 ** 20;
+const SHOWN_PROGRESS = 2 ** 20; // bytes of a file whose upload takes long enough to be watched
+const ACCEPTED = ".csv,.tsv,.txt,.xlsx,.xls,.ods,.json,.jsonl,.ndjson";
 
 export class Importing {
   constructor() {
+    this.begun = latest();
     this.node = h("section", { class: "page import", "aria-labelledby": "import-title" });
     this.node.addEventListener("dragover", (event) => event.preventDefault());
     this.node.addEventListener("drop", (event) => {
@@ -31,8 +32,9 @@ export class Importing {
 
   /** Ask for a sheet. */
   begin(problem = "") {
-    this.file = null;
-    const chosen = h("input", { type: "file", class: "sr", id: "file", accept: `.csv,.tsv,.txt,.xlsx,text/csv,${XLSX}` });
+    this.begun();
+    this.file = this.reading = null;
+    const chosen = h("input", { type: "file", class: "sr", id: "file", accept: ACCEPTED });
     chosen.addEventListener("change", () => chosen.files[0] && this.take(chosen.files[0], chosen.files[0].name));
     const pasted = h("textarea", { id: "pasted", rows: "4", spellcheck: "false", placeholder: words.import.example });
     pasted.addEventListener("paste", () => setTimeout(() => this.paste(pasted.value)));
@@ -53,107 +55,152 @@ export class Importing {
     this.node.querySelector("#pasted").focus();
   }
 
-  /** Read a file's first rows, guess what its columns mean, and show what would happen. */
+  /** Take a file as it is at this moment, and show what it is and what would happen. */
   async take(file, name) {
-    [this.file, this.name, this.encoding] = [file, name, ""];
-    const begin = new Uint8Array(await file.slice(0, 2).arrayBuffer());
-    this.type = begin[0] === 0x50 && begin[1] === 0x4b ? XLSX : "text/csv";
+    if (file.size > MAX_SIZE) return this.begin(words.import.large);
+    const isLatest = this.begun();
+    const bytes = await file.arrayBuffer().catch(() => null);
+    if (!isLatest()) return;
+    if (!bytes) return this.begin(words.import.changed);
+    Object.assign(this, { file, bytes, name, reading: null, isReadOpen: false });
     this.busy(words.import.reading);
-    await this.look();
+    await this.look({});
   }
 
-  async look() {
-    const first = { add: "true", header: "none", "skip-bad": "true", "dry-run": "true", map: [`name=${TOO_LONG}{1}`] };
-    let response = await this.post(first);
-    if (response.status === 400 && response.data.validation?.keys.includes("encoding") && !this.encoding) {
-      this.encoding = "cp1252";
-      response = await this.post(first);
-    }
-    if (response.status !== 200) return this.begin(words.import.unreadable(response.data.message));
-    const rows = response.data.problems.map((problem) => Object.values(problem.row));
-    if (!rows.length) return this.begin(words.import.nothing);
-    const total = await request("stores?limit=1");
-    this.sheet = guess(rows, Number(total.headers.get("total-count")) === 0);
+  /** Whether the file is still what it was when it was chosen. */
+  async isUnchanged() {
+    const now = await this.file.arrayBuffer().catch(() => null);
+    if (now?.byteLength !== this.bytes.byteLength) return false;
+    const [before, after] = [new Uint8Array(this.bytes), new Uint8Array(now)];
+    return before.every((byte, at) => byte === after[at]);
+  }
+
+  /** Ask what the file is, if it is read as these parameters say. */
+  async look(parameters) {
+    const isLatest = this.begun();
+    this.mark(true);
+    const { status, data } = await this.question({ ...parameters, look: "true" });
+    if (!isLatest()) return;
+    this.mark(false);
+    if (status !== 200 && this.reading) return this.draw(null, words.import.unreadable(data.message));
+    if (status !== 200) return this.begin(words.import.unreadable(data.message));
+    if (!data.rows) return this.begin(words.import.nothing);
+    if (data.unsaid.some((one) => ["encoding", "delimiter", "sheet"].includes(one))) this.isReadOpen = true;
+    this.reading = new Reading(data);
     await this.preview();
   }
 
+  /** While something newer is on its way, what is shown must not be imported. */
+  mark(isBusy) {
+    this.node.setAttribute("aria-busy", String(isBusy));
+    for (const one of this.node.querySelectorAll(".sticky button")) one.disabled ||= isBusy;
+  }
+
   busy(text) {
-    this.node.replaceChildren(h("h1", { id: "import-title" }, words.import.of(this.name)), h("p", { class: "lead" }, text));
+    this.progress = h("progress", { hidden: true, "aria-label": text });
+    this.node.replaceChildren(h("h1", { id: "import-title" }, words.import.of(this.name)), h("p", { class: "lead" }, text), this.progress);
     say(text);
   }
 
+  /** Ask what an import would do; an earlier question, which is still on its way, ends. Nothing is written. */
+  async question(parameters) {
+    this.asked?.abort();
+    this.asked = new AbortController();
+    return this.post(parameters, {}, this.asked.signal).catch((error) => {
+      if (error.name !== "AbortError") throw error;
+      return {};
+    });
+  }
+
   /** Send the file. */
-  post(parameters, headers = {}) {
+  post(parameters, headers = {}, signal = undefined) {
     const search = new URLSearchParams();
-    for (const [name, value] of Object.entries({ ...parameters, encoding: this.encoding })) {
-      for (const one of [value].flat()) if (one) search.append(name, one);
-    }
-    const sent = { method: "POST", body: this.file, headers: { "Content-Type": this.type, ...headers } };
+    for (const [name, value] of Object.entries(parameters)) for (const one of [value].flat()) search.append(name, one);
+    const onProgress = this.bytes.byteLength > SHOWN_PROGRESS ? (sent, all) => this.follow(sent, all) : null;
+    const sent = { method: "POST", body: new Blob([this.bytes]), headers: { "Content-Type": "text/csv", ...headers }, onProgress, signal };
     return request(`imports?${search}`, { ...sent, timeout: TIMEOUT });
+  }
+
+  /** Show how much of the file has arrived; then only that it is worked on. */
+  follow(sent, all) {
+    const bar = this.progress;
+    if (!bar?.isConnected) return;
+    bar.hidden = false;
+    bar.max = all;
+    if (sent < all) bar.value = sent;
+    else bar.removeAttribute("value");
   }
 
   /** Show what an import would do. */
   async preview(note = "") {
-    this.node.setAttribute("aria-busy", "true");
-    const response = await this.post({ ...query(this.sheet), "dry-run": "true", "skip-bad": "true", "on-conflict": "skip" });
-    this.node.removeAttribute("aria-busy");
-    const { status, data } = response;
-    this.report = status === 200 ? data : null;
-    const preview = this.report && new Preview(data, this.sheet);
+    const { reading } = this;
+    const isLatest = this.begun();
+    if (!reading.isDecided) return this.draw(null, note || words.import.undecided);
+    this.mark(true);
+    const parameters = reading.parameters;
+    const { status, data } = await this.question({ ...parameters, "dry-run": "true", "skip-bad": "true", "on-conflict": "skip" });
+    if (!isLatest()) return;
+    this.mark(false);
+    if (status !== 200) return this.draw(null, data.message);
+    this.shown = { report: data, parameters };
+    this.draw(new Preview(data, reading), note);
+  }
+
+  draw(preview, note) {
+    const { reading } = this;
+    const { look } = reading;
+    const focused = document.activeElement?.id;
+    const again = () => this.preview();
     const cancel = button(words.cancel, () => this.begin(), { class: "quiet" });
+    const { unused } = reading;
+    this.progress = h("progress", { hidden: true, "aria-label": words.import.reading });
     this.node.replaceChildren(
       h("div", { class: "heading" }, h("h1", { id: "import-title", tabindex: "-1" }, words.import.of(this.name)), cancel),
       h("p", { class: "lead" }, words.import.nothingYet),
-      h("p", { class: "note warn", role: "alert", hidden: !note && status === 200 }, note || data.message),
-      this.controls(),
-      ...(preview ? [preview.node, this.footer(preview)] : []),
+      h("p", { class: "note warn", role: "alert", hidden: !note }, note),
+      h("div", { class: "map" }, meaningControls(reading, again)),
+      h("details", { class: "read", open: this.isReadOpen,
+        ontoggle: (event) => (this.isReadOpen = event.target.open) },
+        h("summary", {}, words.import.read(look, number(look.rows))),
+        h("div", { class: "map" }, fileControls(reading, (parameters) => this.look(parameters)))),
+      h("ul", { class: "hints" }, look.notes.map((text) => h("li", { class: "warn" }, text)),
+        unused.length ? h("li", {}, words.import.unused(unused.join(", "))) : null),
+      this.progress,
+      ...(preview ? [...this.options(preview), preview.node, this.footer(preview)] : []),
     );
-    if (this.report) say(preview.summary);
+    if (focused) document.getElementById(focused)?.focus();
+    if (preview) say(preview.summary);
   }
 
-  controls() {
-    const { sheet } = this;
-    const choice = (id, label, options, chosen, onchange) =>
-      h("div", { class: "field" }, h("label", { for: id }, label),
-        h("select", { id, onchange: (event) => (onchange(event.target.value), this.preview()) },
-          options.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));
-    const columns = sheet.columns.map((name, at) => [name, sheet.header ? name : words.import.column(name, sheet.rows[0][at])]);
-    const isSeveral = several(sheet.address);
-    const template = h("input", { id: "template", value: sheet.address, spellcheck: "false", "aria-label": words.import.template });
-    template.addEventListener("change", () => ((sheet.address = template.value), this.preview()));
-    const header = h("input", { type: "checkbox", checked: sheet.header });
-    header.addEventListener("change", () => ((this.sheet = guess(sheet.rows, sheet.isEmpty, header.checked)), this.preview()));
-    return h("div", { class: "map" },
-      choice("map-name", words.name, [["", words.import.kept], ...columns], sheet.name, (value) => (sheet.name = value)),
-      h("div", {},
-        choice("map-address", words.address, [["", words.import.kept], ...columns, ["{", words.import.several]],
-          isSeveral ? "{" : sheet.address,
-          (value) => (sheet.address = value === "{" ? `{${sheet.columns.slice(0, 2).join("}, {")}}` : value)),
-        isSeveral ? template : null),
-      choice("match", words.import.match,
-        [...columns.filter(([name]) => canMatch(name)), ["", words.import.add]], sheet.match, (value) => (sheet.match = value)),
-      h("div", { class: "options" },
-        h("label", { class: "check" }, header, h("span", {}, words.import.header)),
-        this.encoding ? choice("encoding", words.import.encoding, Object.entries(ENCODINGS), this.encoding,
-          (value) => (this.encoding = value)) : null),
-    );
+  /** What may be done about rows: shorten names that are too long. */
+  options(preview) {
+    const { reading } = this;
+    const long = preview.report.problems.filter(({ column, reason }) => column === "name" && ["too_long", "cut"].includes(reason));
+    if (!long.length && !reading.cutNames) return [];
+    const box = h("input", { type: "checkbox", id: "cut-names", checked: reading.cutNames });
+    box.addEventListener("change", () => {
+      reading.cutNames = box.checked;
+      this.preview();
+    });
+    return [h("label", { class: "check" }, box, h("span", {}, words.import.shorten))];
   }
 
   footer(preview) {
-    const { report } = this;
+    const { report } = preview;
     const changes = report.created + report.replaced;
     const wrong = report.bad + report.conflicts;
+    const rejected = preview.rejected.length;
     return h("div", { class: "sticky" },
       h("div", { class: "actions" },
         button(changes ? words.import.go(report, wrong) : words.import.same, () => this.confirm(), {
           class: "primary", disabled: !changes }),
-        wrong ? button(words.import.save(wrong), () => preview.saveProblems(this.name)) : null),
+        rejected ? button(words.import.save(rejected, wrong), () => preview.saveRejected(this.name)) : null),
       h("p", { class: "hint" }, report.created ? words.store.forever : ""),
     );
   }
 
   async confirm() {
-    const { report } = this;
+    const { report, parameters } = this.shown;
     if (report.created) {
       const answer = await ask({ title: words.import.confirm(report.created), lead: words.import.confirmWhy },
         h("div", { class: "actions" },
@@ -161,15 +208,17 @@ export class Importing {
           h("button", { class: "quiet", value: "no" }, words.import.back)));
       if (answer !== "yes") return;
     }
-    await this.write();
+    if (!(await this.isUnchanged())) return this.begin(words.import.changed);
+    await this.write(report, parameters);
   }
 
-  async write() {
-    const wrong = this.report.bad + this.report.conflicts;
-    const partly = wrong ? { "skip-bad": "true", "on-conflict": "skip" } : {};
-    this.busy(words.import.writing);
-    const headers = { "Idempotency-Key": newKey(), "If-Match": `"${this.report.version}"` };
-    const { status, data } = await this.post({ ...query(this.sheet), ...partly }, headers);
+  async write(report, parameters) {
+    const isLatest = this.begun();
+    const partly = report.bad + report.conflicts ? { "skip-bad": "true", "on-conflict": "skip" } : {};
+    this.busy(words.import.writing(number(report.created + report.replaced)));
+    const headers = { "Idempotency-Key": newKey(), "If-Match": `"${report.version}"` };
+    const { status, data } = await this.post({ ...parameters, ...partly }, headers);
+    if (!isLatest()) return;
     if (status !== 200) return this.preview(status === 412 ? words.import.moved : data.message);
     this.file = null;
     unseen.imported(data.version, data.created + data.replaced);

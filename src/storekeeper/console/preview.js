@@ -1,27 +1,26 @@
 // What an import would do, row by row: what is wrong first; the counts filter.
 
 import { download, h } from "./dom.js";
-import { shown } from "./format.js";
-import { several, unused } from "./columns.js";
+import { cut, shown } from "./format.js";
 import { number, words } from "./words.js";
 
 const LISTED = 200;
 const KINDS = ["bad", "conflicts", "created", "replaced", "unchanged", "missing"];
 const TAGS = { bad: "bad", conflicts: "warn", created: "ok", replaced: "" };
+const MAX_SHOWN = 60;
 
 export class Preview {
-  constructor(report, sheet) {
-    [this.report, this.sheet] = [report, sheet];
-    const wrong = report.problems.map((problem) => ({ ...problem, kind: problem.reason === "conflict" ? "conflicts" : "bad" }));
+  constructor(report, reading) {
+    [this.report, this.reading] = [report, reading];
+    const wrong = report.problems.filter(({ reason }) => reason !== "cut")
+      .map((problem) => ({ ...problem, kind: problem.reason === "conflict" ? "conflicts" : "bad" }));
     const right = report.changes.map((change) => ({ ...change, kind: change.old ? "replaced" : "created" }));
     const order = (one, other) => KINDS.indexOf(one.kind) - KINDS.indexOf(other.kind) || one.line - other.line;
     this.rows = [...wrong, ...right].sort(order);
     this.body = h("tbody");
     this.rest = h("p", { class: "hint" });
     this.filters = KINDS.filter((kind) => report[kind] || kind === "created").map((kind) => this.filter(kind));
-    const ignored = unused(sheet);
     this.node = h("div", {},
-      ignored.length ? h("p", { class: "hint ignored" }, words.import.unused(ignored.join(", "))) : null,
       h("div", { class: "sums", role: "group", "aria-label": words.import.filter }, this.filters),
       this.table = h("table", { class: "rows" },
         h("thead", {}, h("tr", {}, [words.import.row, words.import.store, words.name, words.address].map((text, at) =>
@@ -57,7 +56,7 @@ export class Preview {
   row(row) {
     const tag = h("span", { class: `tag ${TAGS[row.kind]}` }, words.import.tags[row.kind]);
     const id = row.id && row.kind !== "created" ? h("span", { class: "id" }, words.store.number(row.id)) : null;
-    const value = (field) => (row.message ? this.cell(row, field) : change(row, field));
+    const value = (field) => (row.message ? shown(short(this.reading.cell(row.row, field)), words.none[field]) : change(row, field));
     return h("tr", { class: row.kind },
       h("td", { class: "num", "data-label": words.import.row }, number(row.line)),
       h("td", { class: "what" }, tag, " ", id),
@@ -66,24 +65,29 @@ export class Preview {
       h("td", { dir: "auto", "data-label": words.address }, value("address")));
   }
 
-  /** What the file says of a field in a row that is not imported. */
-  cell({ row }, field) {
-    const from = this.sheet[field];
-    const known = new Map(Object.entries(row).map(([name, value]) => [name.toLowerCase(), value]));
-    const text = (name) => known.get(name.toLowerCase()) ?? "";
-    return shown((several(from) ? from.replace(/\{([^{}]*)\}/g, (_, name) => text(name)) : text(from)), words.none[field]);
+  /** How many rows are not imported, of those that the report has: each once, whatever is wrong with it. */
+  get rejected() {
+    const byLine = new Map();
+    for (const row of this.rows.filter(({ message }) => message)) {
+      const known = byLine.get(row.line) ?? { row: row.row, reasons: [] };
+      known.reasons.push(words.import.problem(row));
+      byLine.set(row.line, known);
+    }
+    return [...byLine.values()];
   }
 
-  /** Save the rows that are not imported, with the reason, to be mended in a sheet. */
-  saveProblems(name) {
-    const rows = this.rows.filter((row) => row.message);
+  /** Save the rows that are not imported, each with its reasons, to be corrected in a sheet. */
+  saveRejected(name) {
+    const rows = this.rejected;
     const columns = Object.keys(rows[0].row);
     const quoted = (text) => `"${String(text ?? "").replaceAll('"', '""')}"`;
-    const lines = [[...columns, "problem"], ...rows.map(({ row, message }) => [...columns.map((one) => row[one]), message])];
+    const lines = [[...columns, words.import.reasons], ...rows.map(({ row, reasons }) => [...columns.map((one) => row[one]), reasons.join("; ")])];
     const text = lines.map((cells) => cells.map(quoted).join(",")).join("\r\n");
-    download(`${(name ?? "pasted").replace(/\.\w+$/, "")}-problems.csv`, new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" }));
+    download(`${(name ?? "pasted").replace(/\.\w+$/, "")}-rejected.csv`, new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" }));
   }
 }
+
+const short = (text) => cut(text, MAX_SHOWN);
 
 function change({ old, new: now }, field) {
   const [before, after] = [old?.[field] ?? null, now[field] ?? null];

@@ -25,6 +25,15 @@ const problems = {
   wrong_cells: () => "The row has another number of cells than the header",
 };
 
+const kinds = { csv: "text", json: "JSON", jsonl: "JSON", xlsx: "an Excel file", xls: "an old Excel file", xlsb: "an Excel file", ods: "a LibreOffice file" };
+
+const encodings = {
+  cp1250: "Central Europe", cp1251: "Cyrillic", cp1252: "Western Europe", cp1253: "Greek", cp1254: "Turkish", cp1255: "Hebrew",
+  cp1256: "Arabic", cp1257: "Baltic", cp1258: "Vietnamese", "koi8-r": "Cyrillic, Unix", "mac-roman": "old Mac", cp437: "DOS, USA",
+  cp850: "DOS, Western Europe", cp852: "DOS, Central Europe", cp866: "DOS, Cyrillic", shift_jis: "Japanese", gb18030: "Chinese",
+  big5: "Traditional Chinese", "euc-kr": "Korean",
+};
+
 export const words = {
   title: "Stores", id: "id", name: "Name", address: "Address",
   none: { name: "no name", address: "no address" },
@@ -157,25 +166,41 @@ export const words = {
   import: {
     title: "Import a sheet",
     of: (name) => (name ? `Import “${name}”` : "Import pasted rows"),
-    lead: "You see what would happen before anything is written.", drop: "Drop a CSV or Excel file here",
+    lead: "You see what would happen before anything is written.",
+    drop: "Drop an Excel, CSV or LibreOffice file here",
     choose: "Choose a file", paste: "Or paste rows from a spreadsheet", example: "Name\tAddress",
-    look: "Show what would happen", reading: "Reading the file…", writing: "Importing…",
-    unreadable: (message) => `This file cannot be read. The service says: ${message}`,
+    look: "Show what would happen", reading: "Reading the file…",
+    writing: (count) => `Importing ${count} rows. They are written all at once, or not at all.`,
+    unreadable: (message) => `This file cannot be read: ${message}.`,
+    large: "This file has more than 64 MB. The person who runs the list can import it.",
+    changed: "The file was changed after you chose it, so nothing was imported. Choose it again to see what it would do now.",
     nothing: "There are no rows in it.",
-    nothingYet: "Nothing is written yet. This is what the import would do.", kept: "Not in the file",
-    several: "Several columns…",
-    column: (name, example) => `Column ${name} (${example.slice(0, 30)})`,
-    template: "Columns of the address, each in braces", match: "A row means the store with the same",
-    add: "none: all rows are new stores", header: "The first row has the names of the columns",
-    encoding: "Encoding",
+    nothingYet: "Nothing is written yet. This is what the import would do.", kept: "not from this sheet",
+    undecided: "Say how we recognise a store, to see what would happen.",
+    read: ({ kind, sheet, headerRow }, rows) =>
+      `Read as ${kinds[kind] ?? kind}${sheet ? `, sheet “${sheet}”` : ""}: ${rows} rows` +
+      (headerRow ? `, below the names of the columns in row ${headerRow}` : ""),
+    sheet: "Sheet", header: "Row with the names of the columns", noHeader: "There is none: the first row is a store",
+    row_: (row, example) => (example ? `Row ${row}: ${example}` : `Row ${row}`),
+    encoding: "How it should read", letters: (encoding, example) => `${example} (${encodings[encoding] ?? encoding})`,
+    delimiter: "Between the columns there is", delimiters: { ",": "a comma", ";": "a semicolon", tab: "a tab", "|": "a bar |" },
+    column: (name, example) => `Column ${name} (${example})`,
+    addColumn: "Add a column…", part: (name, at, all) => `${name}, ${at} of ${all}`, without: (name) => `Without ${name}`,
+    moveHelp: "Click to move it to the right; or drag it, or press an arrow key", between: "Comma or space", space: "space",
+    comma: "A comma and a blank; change to a blank", blank: "A blank; change to a comma and a blank",
+    match: "How we recognise a store", choose_: "Choose…",
+    recognise: (match) =>
+      match === "name" ? "by its name" : match === "id" ? "by its id in this list" : `by your own “${match.replace(/^key:/, "")}”`,
+    add: "not at all: all rows are new stores",
+    shorten: "Shorten names with more than 30 characters",
     unused: (names) => `Not used: ${names}`,
     filter: "Show only",
     kinds: {
-      bad: "not valid", conflicts: "changed here since", created: "new", replaced: "changed", unchanged: "unchanged",
-      missing: "not in the file",
+      bad: "not valid", conflicts: "changed here after your export", created: "new", replaced: "changed", unchanged: "unchanged",
+      missing: "only in the list, left as they are",
     },
     tags: { bad: "not valid", conflicts: "changed since", created: "new", replaced: "changed" },
-    row: "Row", store: "Store",
+    row: "Row", store: "Store", reasons: "Reason",
     more: (count) => `and ${plural(count, "more row", "more rows")}`,
     problem: (problem) => {
       const said = problems[problem.reason];
@@ -188,7 +213,10 @@ export const words = {
       return text[0].toUpperCase() + text.slice(1);
     },
     same: "Nothing to import",
-    save: (count) => `Save the ${plural(count, "row", "rows")}`,
+    save: (count, all) =>
+      count < all
+        ? `Download the first ${number(count)} of ${number(all)} rows with their reasons`
+        : `Download the ${plural(count, "row with its reason", "rows with their reasons")}`,
     confirm: (count) => `Create ${stores(count)}?`,
     confirmWhy: "Stores cannot be deleted, neither here nor by anybody else.", back: "Back to the preview",
     moved: "The list has changed meanwhile. This is what the import would do now.",
