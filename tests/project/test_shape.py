@@ -24,6 +24,7 @@ MAX_MEDIAN, MAX_P90 = 8, 25
 """Lines of a function."""
 
 MAY_IMPORT = {
+    "assistant": {"client"},
     "client": set[str](),
     "concurrency": {"domain"},
     "domain": set[str](),
@@ -35,7 +36,17 @@ MAY_IMPORT = {
     "api": {"domain", "concurrency", "http", "log", "settings", "sheets", "storage"},
     "process": {"domain", "api", "http", "log", "settings", "storage"},
     "service": {"process"},
-    "cli": {"client", "domain", "api", "log", "process", "settings", "sheets", "storage"},
+    "cli": {
+        "assistant",
+        "client",
+        "domain",
+        "api",
+        "log",
+        "process",
+        "settings",
+        "sheets",
+        "storage",
+    },
     "__main__": {"cli"},
     "storekeeper": set[str](),
 }

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import backups, changes, exports, imports, ready, tokens, webhooks
+from storekeeper.cli import backups, changes, exports, imports, mcp, ready, tokens, webhooks
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.service_address import TOKEN_VARIABLE, read_token
 from storekeeper.cli.terminal import (
@@ -174,6 +174,7 @@ app.command()(backups.verify)
 app.command()(backups.restore)
 app.command()(ready.ready)
 app.command()(webhooks.webhooks)
+app.command()(mcp.mcp)
 
 
 @app.command()

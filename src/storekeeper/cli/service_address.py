@@ -28,9 +28,14 @@ def client_of(service: str, token: Path | None) -> "Client":
         raise CannotStart("this command needs an extra: pip install 'storekeeper[client]'")
     from storekeeper.client import Client
 
+    check_address(service)
+    return Client(service, token=read_token(token) or None)
+
+
+def check_address(service: str) -> None:
+    """Raise CannotStart if this is not the address of a service."""
     if not re.match(r"https?://[^/]", service):
         raise CannotStart("not an http or https URL", subject="--service")
-    return Client(service, token=read_token(token) or None)
 
 
 def read_token(file: Path | None) -> str:

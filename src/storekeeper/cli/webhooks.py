@@ -52,11 +52,11 @@ def webhooks(
         ),
     ] = "",
 ) -> None:
-    """Post each change to an address, in order, signed as Standard Webhooks.
+    """Post each change to an address, in order and signed.
 
-    A post is repeated until it is accepted with a status 2xx; no change is left out, whatever is
-    killed. One may be posted twice, with the same webhook-id, its cursor. After a restore it posts
-    list.reset.
+    The form is that of Standard Webhooks. A post is repeated until it is accepted with a status
+    2xx; no change is left out, whatever is killed. One may be posted twice, with the same
+    webhook-id, its cursor. After a restore it posts list.reset.
     """
     from storekeeper.client import ClientError
     from storekeeper.client import webhooks as posts

@@ -20,6 +20,7 @@ from storekeeper.client.errors import (
     NoAccess,
     NotFound,
     Refused,
+    RowsRefused,
     Unavailable,
 )
 from storekeeper.client.mirror import AsyncMirror, Copied, Mirror
@@ -44,6 +45,7 @@ __all__ = [
     "NotFound",
     "Refused",
     "Reset",
+    "RowsRefused",
     "Store",
     "Unavailable",
 ]

@@ -20,6 +20,7 @@ from storekeeper.client.errors import (
     NoAccess,
     NotFound,
     Refused,
+    RowsRefused,
     Unavailable,
 )
 from storekeeper.client.model import ChangesPage, Listing, Store, changes_of, store_of
@@ -122,6 +123,8 @@ def refusal(reply: Reply) -> ClientError:
             return EpochEnded(message, str(body.get("cursor", "")))
         case 412:
             return Conflict(message, tag_of(reply))
+        case 422 if "problems" in body:
+            return RowsRefused(message, body)
         case 422:
             return KeyReused(message, status)
     keys = body.get("validation", {}).get("keys", ())

@@ -1,6 +1,7 @@
 """What can go wrong when a program calls the service."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class ClientError(Exception):
@@ -49,6 +50,14 @@ class Conflict(Refused):
 
 class KeyReused(Refused):
     """The key was sent with another request before (422)."""
+
+
+class RowsRefused(Refused):
+    """Rows of an import are invalid or in conflict (422). `report` says which, and why."""
+
+    def __init__(self, message: str, report: Mapping[str, Any]) -> None:
+        self.report = report
+        super().__init__(message, 422)
 
 
 class Unavailable(ClientError):
