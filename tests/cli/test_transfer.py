@@ -15,8 +15,9 @@ from msgspec.structs import astuple
 from storekeeper.domain.commands import Create, Replace, tag
 from storekeeper.domain.errors import PreconditionFailed
 from storekeeper.domain.stores import Payload, Replay
+from storekeeper.domain.tokens import Token
 from storekeeper.storage import copying as transfer
-from storekeeper.storage import databases
+from storekeeper.storage import databases, tokens
 from storekeeper.storage.collection import CopyTarget, Row, Rows, Snapshot, State
 from storekeeper.storage.postgres.schema import LOCK
 from storekeeper.storage.sqlite import connections
@@ -136,6 +137,7 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     source, target = make(one), make(other)
     fill(source)
     add_external_ids(source)
+    tokens.add_token(source.url, Token(0, "by a person", "read", "0" * 64, 1, created_by="anna"))
     done = run_command("copy", source.url, target.url)
     assert (done.returncode, done.stdout) == (0, b"")
     [line] = done.stderr.decode().splitlines()
@@ -148,8 +150,10 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     assert target.changes() == source.changes()
     assert target.key_rows() == source.key_rows()
     assert [(key, request) for key, request, _ in target.key_rows()] == KEYS
-    assert rows_of(target, "external_ids") == EXTERNAL_IDS
-    assert rows_of(target, "stores") == rows_of(source, "stores")
+    assert [row[:3] for row in rows_of(target, "external_ids")] == EXTERNAL_IDS
+    for table in ("external_ids", "stores", "tokens"):
+        assert rows_of(target, table) == rows_of(source, table)
+    assert rows_of(target, "tokens")
     assert state_of(target) == (2510, 2521, epoch)
     assert epoch != state_of(source).epoch
 

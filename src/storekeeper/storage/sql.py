@@ -5,7 +5,7 @@ Both databases make their statements from these names, and a copy transfers just
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from storekeeper.domain.changes import MAX_PAGE_BYTES, Change, ChangesPage, ChangesQuery
 from storekeeper.domain.errors import CannotStart, Unavailable
@@ -44,7 +44,10 @@ KEYS = {"n": int, "key": str, "request": int, "seq": int, "at": int, "result": s
 """The Idempotency-Keys that are remembered (decision 36), numbered in the order in which they
 were used."""
 
-TOKENS = {name: str if kind is str else int for name, kind in get_type_hints(Token).items()}
+TOKENS = {
+    name: str if str in (kind, *get_args(kind)) else int
+    for name, kind in get_type_hints(Token).items()
+}
 """A token. Nothing deletes one, so its number and its name are unique for ever."""
 
 EXTERNAL_IDS = {
