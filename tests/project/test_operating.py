@@ -308,6 +308,41 @@ def test_who_may_not_write_is_told_how_to(machine: Machine) -> None:
     assert json.loads(output.rpartition("\n\n")[2])["statusCode"] == 401
 
 
+def test_nginx_hands_on_an_id_of_each_request_and_closes_the_metrics(machine: Machine) -> None:
+    def header(sent: str, path: str, name: str) -> str:
+        options = f"-sk -o /dev/null -w '%header{{{name}}}' {sent}"
+        return machine.run("$", f"curl {options} https://127.0.0.1{path}")[1].strip()
+
+    assert header("-H x-request-id:mine-1", "/api/stores/1", "x-request-id") == "mine-1"
+    for path in ("/api/stores/1", "/storekeeper-error"):
+        made = header("-H 'x-request-id: not {one}'", path, "x-request-id")
+        assert re.fullmatch("[0-9a-f]{32}", made)
+        assert made in machine.root("cat /var/log/nginx/storekeeper.log")
+    body = machine.run("$", "curl -sk https://127.0.0.1/metrics")[1]
+    assert json.loads(body) == {"statusCode": 404, "error": "Not Found", "message": "Not Found"}
+
+
+def test_port_80_leads_to_443(machine: Machine) -> None:
+    sent = (
+        "curl -s -o /dev/null -w '%{http_code} %{redirect_url}' 'http://127.0.0.1/api/stores?q=a'"
+    )
+    assert machine.run("$", sent)[1] == "308 https://127.0.0.1/api/stores?q=a"
+
+
+def test_the_limit_of_requests_that_nginx_may_have_refuses_with_the_error_body(
+    machine: Machine,
+) -> None:
+    file = "/etc/nginx/conf.d/storekeeper.conf"
+    machine.root(f"cp {file} kept; sed -i 's/#limit_req/limit_req/; s/burst=200/burst=1/' {file}")
+    try:
+        machine.root("sed -i 's,rate=50r/s,rate=1r/m,' " + file + "; systemctl restart nginx")
+        url = "'https://127.0.0.1/api/stores/1?[1-5]'"
+        said = machine.run("$", f"curl -sk {url}")[1]
+        assert said.count('"statusCode":429,"error":"Too Many Requests"') == 3
+    finally:
+        machine.root(f"mv kept {file}; systemctl restart nginx")
+
+
 RAW = "exec 3<>/dev/tcp/127.0.0.1/80; printf '{}' >&3; timeout 3 cat <&3; exec 3>&-"
 """Sends bytes to nginx and prints what comes; a shell's own connection, since no client would
 send them."""
@@ -341,6 +376,7 @@ def behind_nginx(machine: Machine) -> Machine:
     waits for less time."""
     machine.root("sed -i 's/^worker_processes .*/worker_processes 1;/' /etc/nginx/nginx.conf")
     for change in (
+        "/^# Port 80/,/^}/d",
         "s/listen 443 .*/&listen 80 default_server;/",
         "/limit_except/,/}/d",
         "s/proxy_read_timeout 30s;/proxy_read_timeout 300ms;/",
