@@ -8,6 +8,7 @@ from collections.abc import Callable
 from playwright.sync_api import expect
 
 from tests import ROOT
+from tests.harness.client import until
 from tests.harness.console import HARBOUR, PHONE, Console, put, store_of, stores_of
 from tests.harness.process import Running
 
@@ -98,6 +99,30 @@ def test_changes(shop: Running, open_console: Open) -> None:
     page.sees("You have seen what follows")
     page.page.get_by_role("link", name="Seven").first.click()
     expect(page.name).to_have_value("Seven")
+
+
+@task("Undo")
+def test_undo(shop: Running, open_console: Open) -> None:
+    id = HARBOUR + 10
+    page = open_console(shop, f"?store={id}")
+    page.name.fill("Saved by mistake")
+    page.button("Save").click()
+    page.sees(f"Store {id} was saved.")
+    page.button("Undo").click()
+    expect(page.name).to_have_value("Harbour 10")
+    page.sees("Saved")
+    assert store_of(shop, id) == ("Harbour 10", "10 Quay Road")
+    put(shop, id, "Changed by others", "10 Quay Road")
+    put(shop, id, "Changed by others", "11 Quay Road")
+    page.page.get_by_role("link", name=re.compile("Changes")).click()
+    page.page.get_by_label("Show only changes of a person or a store").fill(f"{id} others")
+    page.sees("of the")
+    entries = page.page.locator(".entry")
+    entries.nth(1).get_by_role("button", name="Undo").click()
+    until(lambda: store_of(shop, id) == ("Harbour 10", "11 Quay Road"))
+    entries.filter(has_text="Changed by others").last.get_by_role("button", name="Undo").click()
+    page.sees("has been changed since, so there is nothing to undo")
+    assert store_of(shop, id) == ("Harbour 10", "11 Quay Road")
 
 
 @task("Save when another person saved first")

@@ -13,6 +13,7 @@ import { go, place } from "./route.js";
 import { Store } from "./store.js";
 import { nameTab } from "./tabs.js";
 import { askForToken, signOut, takeFromAddress } from "./token.js";
+import { offerUndo, sayCreated } from "./undo.js";
 import { words } from "./words.js";
 
 const views = new Map();
@@ -128,9 +129,12 @@ await nameTab();
 unseen.pin();
 window.addEventListener("place", follow);
 window.addEventListener("keydown", key);
-window.addEventListener("saved", ({ detail: { created, store: saved, seq, tag } }) => {
+window.addEventListener("saved", ({ detail }) => {
+  const { created, store: saved, seq, tag } = detail;
   list.apply({ type: created ? "created" : "replaced", store: saved, tag }, null);
   unseen.take([{ seq }]); // the feed may have told of it before its response came
+  if (created) sayCreated(saved);
+  else offerUndo(detail);
 });
 window.addEventListener("unsaved", ({ detail: target }) => {
   notify(words.notices.unsaved(target), h("a", { class: "button small", href: `?store=${target}` }, words.notices.open));

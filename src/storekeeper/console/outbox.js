@@ -136,7 +136,7 @@ function settle(target, { payload, base }, { status, data, tag: now }) {
     own.add(seq);
     forget(`draft:${target}`);
     tell(target, "saved", { store: data, tag: now });
-    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, tag: now, seq, created: target === "new" } }));
+    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, tag: now, before: base, seq, created: target === "new" } }));
     return;
   }
   const refusal = { status, message: data.message, keys: data.validation?.keys ?? [] };

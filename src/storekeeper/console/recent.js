@@ -2,13 +2,15 @@
 
 import { cursorOf, epochOf, feed, latest, request, send } from "./api.js";
 import { button, find, h } from "./dom.js";
-import { clockTime, day, difference, who } from "./format.js";
+import { clockTime, day, difference, fold, who } from "./format.js";
 import { keepHere, recall } from "./keep.js";
+import { me } from "./me.js";
 import { own } from "./outbox.js";
+import { undoChange } from "./undo.js";
 import { number, words } from "./words.js";
 
 const PAGE = 100;
-const MANY = 5; // changes of one moment and one name that are shown as one
+const MANY = 2; // changes of one moment and one name that are shown as one
 const LISTED = 20;
 
 /** How many changes there are since one has last looked; drawn beside the page's name. */
@@ -48,9 +50,13 @@ export class Recent {
     this.begin = latest();
     this.items = h("ol", { class: "recent" });
     this.lead = h("p", { class: "lead", role: "status" });
+    this.filter = h("input", { type: "search", class: "filter", "aria-label": words.recent.filter, spellcheck: "false",
+      placeholder: words.recent.filterShort, autocomplete: "off", oninput: () => this.draw() });
+    this.open = new Set(); // the groups that are open, by their latest change
     this.more = button(words.recent.more, () => this.load(), { class: "wide", hidden: true });
     this.node = h("section", { class: "page", "aria-labelledby": "recent-title" },
-      h("h1", { id: "recent-title" }, words.recent.title), this.lead, this.items, this.more);
+      h("div", { class: "heading" }, h("h1", { id: "recent-title" }, words.recent.title), this.filter),
+      this.lead, this.items, this.more);
   }
 
   async show() {
@@ -105,9 +111,9 @@ export class Recent {
   }
 
   /** Changes of one moment and one name belong together, as an import writes them. */
-  groups() {
+  groups(changes = this.changes) {
     const groups = [];
-    for (const change of this.changes) {
+    for (const change of changes) {
       const last = groups.at(-1);
       if (last && last[0].at === change.at && last[0].by === change.by) last.push(change);
       else groups.push([change]);
@@ -115,13 +121,26 @@ export class Recent {
     return groups.flatMap((group) => (group.length < MANY ? group.map((change) => [change]) : [group]));
   }
 
+  /** The changes that the filter lets through. */
+  get filtered() {
+    const needles = fold(this.filter.value).split(" ").filter(Boolean);
+    if (!needles.length) return this.changes;
+    return this.changes.filter((change) => {
+      const { id, name } = change.store;
+      const hay = fold(`${who(change)} ${id} ${name} ${change.previous?.name ?? ""}`);
+      return needles.every((needle) => hay.includes(needle));
+    });
+  }
+
   draw() {
     const focused = document.activeElement?.getAttribute?.("href");
     const fresh = Math.max(0, (this.changes[0]?.seq ?? 0) - this.known);
+    const shown = this.filtered;
     this.lead.textContent = fresh ? words.recent.fresh(fresh) : words.recent.nothing;
+    if (this.filter.value.trim()) this.lead.textContent = words.recent.filtered(shown.length, this.changes.length);
     const items = [];
     let [date, isSeen] = ["", fresh === 0];
-    for (const group of this.groups()) {
+    for (const group of this.groups(shown)) {
       if (!isSeen && group[0].seq <= this.known) {
         isSeen = true;
         items.push(h("li", { class: "divider" }, words.recent.seen));
@@ -142,7 +161,13 @@ export class Recent {
         h("p", {}, h("b", {}, who(change)), ` ${change.previous ? words.recent.changed : words.recent.created} `,
           h("a", { href: `?store=${id}`, dir: "auto", translate: "no" }, name), " ", h("span", { class: "id" }, words.store.number(id))),
         change.previous ? difference(change.previous, change.store) : null),
+      change.previous && me.scope === "write" ? this.undo(change) : null,
     );
+  }
+
+  undo(change) {
+    const label = `${words.undo.undo}: ${change.store.name}`;
+    return button(words.undo.undo, () => undoChange(change), { class: "quiet small", "aria-label": label });
   }
 
   bundle(group) {
@@ -151,11 +176,12 @@ export class Recent {
     const counts = size === group.length ? words.recent.counts(created, size - created) : words.recent.atOnce(size);
     return h("li", { class: "entry" },
       clockTime(group[0].at),
-      h("details", {},
+      h("details", { open: this.open.has(group[0].seq), ontoggle: (event) =>
+        (event.target.open ? this.open.add(group[0].seq) : this.open.delete(group[0].seq)) },
         h("summary", {}, h("b", {}, who(group[0])), ` ${counts}`),
-        h("ul", {}, group.slice(0, LISTED).map(({ store }) =>
+        h("ul", {}, group.slice(0, LISTED).map(({ store, previous }) =>
           h("li", {}, h("a", { href: `?store=${store.id}`, dir: "auto", translate: "no" }, store.name), " ",
-            h("span", { class: "id" }, words.store.number(store.id)))),
+            h("span", { class: "id" }, words.store.number(store.id)), previous ? difference(previous, store) : null)),
           size > LISTED ? h("li", { class: "label" }, words.recent.others(size - LISTED)) : null)),
     );
   }

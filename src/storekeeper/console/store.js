@@ -7,7 +7,6 @@ import { time, who } from "./format.js";
 import { History } from "./history.js";
 import { forget, keep, recall } from "./keep.js";
 import { me } from "./me.js";
-import { notify } from "./notice.js";
 import { drop, pending, watch, write } from "./outbox.js";
 import { go } from "./route.js";
 import { equal, payload } from "./rules.js";

@@ -141,6 +141,12 @@ export const words = {
     open: "Show",
   },
 
+  undo: {
+    saved: (id) => `Store ${id} was saved.`, undo: "Undo",
+    changedSince: (id) => `Store ${id} has been changed since, so there is nothing to undo.`,
+    draft: (id) => `Store ${id} has text that is not saved yet. Save or discard it first.`,
+  },
+
   proxy: {
     signIn: "The proxy asks you to sign in: reload the page. What you typed is kept.", reload: "Reload",
     away: (status) => `a proxy responds in its place, with status ${status}`,
@@ -160,6 +166,8 @@ export const words = {
       [created && `created ${stores(created)}`, changed && `changed ${stores(changed)}`].filter(Boolean).join(" and "),
     atOnce: (count) => `created or changed ${stores(count)} at once`,
     others: (count) => `and ${number(count)} more`,
+    filter: "Show only changes of a person or a store", filterShort: "Person or store",
+    filtered: (count, all) => `${plural(count, "change", "changes")} of the ${number(all)} that were read`,
     more: "Show earlier changes",
   },
 
