@@ -2,7 +2,8 @@
 
 import { send } from "./api.js";
 import { debounce, h } from "./dom.js";
-import { asShown, broken, content, hint, MAX_NAME, size } from "./rules.js";
+import { MAX_NAME } from "./limits.js";
+import { asShown, broken, content, hint, size } from "./rules.js";
 import { words } from "./words.js";
 
 const FIELDS = ["name", "address"];

@@ -4,6 +4,7 @@ import { cursorOf, feed, isNewer, request, send } from "./api.js";
 import { button, debounce, download, h, icon, say } from "./dom.js";
 import { cut, fold, marked } from "./format.js";
 import { recall } from "./keep.js";
+import { MAX_QUERY } from "./limits.js";
 import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
 import { words } from "./words.js";
@@ -19,7 +20,7 @@ export class List {
     this.q = null;
     this.field = h("input", {
       type: "search", id: "search", placeholder: words.list.search, "aria-label": words.list.search,
-      autocomplete: "off", spellcheck: "false", maxlength: "200",
+      autocomplete: "off", spellcheck: "false", maxlength: String(MAX_QUERY),
       oninput: debounce(150, () => go({ q: this.field.value.trim(), view: "list" }, { replace: true })),
     });
     this.count = h("p", { class: "found" });

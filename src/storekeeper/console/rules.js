@@ -1,9 +1,7 @@
 // The contract's rules for a store, as one types, and hints that correct nothing.
 
+import { MAX_BODY, MAX_NAME } from "./limits.js"; // which the service makes
 import { words } from "./words.js";
-
-export const MAX_NAME = 30;
-const MAX_BODY = 1_048_576;
 
 /** The number of characters: code points, as the service counts them. */
 export const size = (text) => [...text].length;

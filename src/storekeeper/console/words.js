@@ -1,5 +1,7 @@
 // Every word that the console says, in one place, so that it can be translated.
 
+import { MAX_KEY, MAX_NAME } from "./limits.js"; // which the service makes
+
 const numbers = new Intl.NumberFormat();
 
 /** A number by the browser's locale. */
@@ -18,7 +20,7 @@ const problems = {
   repeated: ({ column, value }) => `The ${column} ${value} occurs more than once in the file`,
   required: ({ column }) => `The ${column} is missing`,
   too_large: () => "The row is too long to be stored",
-  too_long: ({ column, value }) => `${[...value].length} characters, at most ${column === "name" ? 30 : 200}`,
+  too_long: ({ column, value }) => `${[...value].length} characters, at most ${column === "name" ? MAX_NAME : MAX_KEY}`,
   unknown_store: ({ column, value }) => `No store has the ${column} ${value}`,
   bad_cell: ({ message }) => message,
   unclosed_quote: () => "A quotation mark is not closed",

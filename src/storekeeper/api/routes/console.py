@@ -6,11 +6,20 @@ from pathlib import Path
 from storekeeper.api.errors import NOT_FOUND
 from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.routes import files
+from storekeeper.domain import search
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
 from storekeeper.http.request import field
-from storekeeper.http.response import NO_CACHE, Fields, Response
+from storekeeper.http.response import MAX_BODY_BYTES, NO_CACHE, Fields, Response
 
 _FOLDER = Path(__file__).parents[2] / "console"
-_FILES = {path.name.encode(): path for path in _FOLDER.iterdir()}
+_LIMITS = f"""// The limits of the service, from `domain`.
+export const MAX_NAME = {MAX_NAME_LENGTH};
+export const MAX_KEY = {MAX_EXTERNAL_LENGTH};
+export const MAX_QUERY = {search.MAX_LENGTH};
+export const MAX_BODY = {MAX_BODY_BYTES};
+"""
+_FILES: dict[bytes, Path | bytes] = {path.name.encode(): path for path in _FOLDER.iterdir()}
+_FILES[b"limits.js"] = _LIMITS.encode()
 
 # Only its own scripts, styles and requests; no text can become a script or markup.
 _POLICY = (
@@ -29,7 +38,7 @@ def _plan_root(method: str, headers: Fields) -> RequestPlan:
     return constant(NOT_FOUND)
 
 
-_plan_page, _plan_file = files.planners(_FOLDER / "index.html", _FILES.get, _POLICY)
+_plan_page, _plan_file = files.planners(_FOLDER / "index.html", _FILES, _POLICY)
 PLANNERS: Mapping[str, Planner] = {
     "root": _plan_root,
     "bare console": lambda *_: constant(Response(b"", _TO_PAGE, 302)),

@@ -18,11 +18,12 @@ _INSTALLED = [
     Path(folder) / "static"
     for folder in getattr(find_spec("swagger_ui"), "submodule_search_locations", ())
 ]
-_FILES = {name.encode(): _PAGES / name for name in ("docs.css", "docs.js")} | {
-    name.encode(): folder / name
-    for folder in _INSTALLED
-    for name in ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
-}
+_FILES: dict[bytes, Path | bytes] = {}
+for _name in ("docs.css", "docs.js"):
+    _FILES[_name.encode()] = _PAGES / _name
+for _folder in _INSTALLED:
+    for _name in ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"):
+        _FILES[_name.encode()] = _folder / _name
 
 # Swagger UI sets styles on elements and has its icons as data URLs. Scripts come only from this
 # service, and can connect to no other.
@@ -37,7 +38,7 @@ def encoded_document() -> bytes:
     return (_PAGES / "openapi.json").read_bytes()
 
 
-_plan_page, _plan_file = files.planners(_PAGES / "docs.html", _FILES.get, _POLICY)
+_plan_page, _plan_file = files.planners(_PAGES / "docs.html", _FILES, _POLICY)
 PLANNERS: Mapping[str, Planner] = {
     "openapi": lambda _, headers: constant(files.respond(_PAGES / "openapi.json", headers)),
     "docs": _plan_page,

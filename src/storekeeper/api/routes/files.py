@@ -1,6 +1,6 @@
 """Static files, each whole and with a strong tag of its content (decision 33: no Range)."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -23,9 +23,9 @@ _TYPES = {
 
 
 def planners(
-    page: Path, find: Callable[[bytes], Path | None], policy: bytes
+    page: Path, files: Mapping[bytes, Path | bytes], policy: bytes
 ) -> tuple[Planner, Planner]:
-    """Return the planners of a page and of its files; `find` returns the file of a name.
+    """Return the planners of a page and of its files, each a path or its content.
 
     `policy` is the page's Content-Security-Policy, in addition to that of every page.
     """
@@ -35,8 +35,10 @@ def planners(
     )
 
     def run(fields: Fields, request: Request) -> Response:
-        path = find(last_segment(request.target.partition(b"?")[0]))
-        return respond(path, fields, headers) if path else NOT_FOUND
+        name = last_segment(request.target.partition(b"?")[0])
+        if name not in files:
+            return NOT_FOUND
+        return respond(files[name], fields, headers, Path(name.decode()).suffix)
 
     def plan_page(_: str, fields: Fields) -> RequestPlan:
         return constant(respond(page, fields, headers))
@@ -47,15 +49,23 @@ def planners(
     return plan_page, plan_file
 
 
-def respond(path: Path, request: Fields, headers: bytes = b"") -> Response:
-    """Return a file, or a 304 if the `request` has its tag; `headers` are added to the response."""
-    file = _read(path, headers)
-    return not_modified(read_if_none_match(request), file.tag.decode()) or file
+def respond(
+    file: Path | bytes, request: Fields, headers: bytes = b"", suffix: str = ""
+) -> Response:
+    """Return a file, a path or its content, or a 304 if the `request` has its tag.
+
+    `headers` are added to the response; `suffix` is the ending of its name, by default the path's.
+    """
+    whole = _read(file, headers, suffix)
+    return not_modified(read_if_none_match(request), whole.tag.decode()) or whole
 
 
 @cache
-def _read(path: Path, headers: bytes) -> Response:
-    content = path.read_bytes()
-    fields = b"content-type: %b\r\n%b%b" % (_TYPES[path.suffix], NO_CACHE, headers)
+def _read(file: Path | bytes, headers: bytes, suffix: str) -> Response:
+    content = file
+    if isinstance(file, Path):
+        content, suffix = file.read_bytes(), file.suffix
+    assert isinstance(content, bytes)
+    fields = b"content-type: %b\r\n%b%b" % (_TYPES[suffix], NO_CACHE, headers)
     digest = blake2b(content, digest_size=16).hexdigest()
     return Response(content, fields, tag=f'"{digest}"'.encode())
