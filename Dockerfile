@@ -8,7 +8,10 @@ RUN python -m venv /opt/build \
  && /opt/storekeeper/bin/pip install --no-cache-dir --require-hashes -r run.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN /opt/build/bin/hatchling build -t wheel -d /opt/wheel \
+COPY tools/build_hook.py tools/
+# What --version shows: docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD) .
+ARG COMMIT=""
+RUN SOURCE_COMMIT="$COMMIT" /opt/build/bin/hatchling build -t wheel -d /opt/wheel \
  && /opt/storekeeper/bin/pip install --no-cache-dir --no-deps /opt/wheel/*.whl \
  && /opt/storekeeper/bin/pip uninstall --yes pip
 

@@ -1,6 +1,7 @@
 """The wheel and the sdist: what is in them, and that the wheel works where the checkout is not."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from tests import ROOT
 from tests.harness.machine import need
 from tests.harness.pages import PAGES
 from tests.harness.process import environment, serving
+from tools.build_hook import found_address, found_commit
+from tools.release import notes
 
 NAME = f"storekeeper-{__version__}"
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -24,6 +27,7 @@ INSTALL_TIMEOUT = 240.0
 BIN = Path(sys.executable).parent
 
 METADATA = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
+COMMIT = "storekeeper/commit.txt"
 NOT_IN_SDIST = (".ci/",)
 
 
@@ -68,13 +72,59 @@ def test_the_wheel_has_each_file_of_both_packages_and_nothing_else(wheel: Path) 
         "storekeeper/api/pages/openapi.json",
         "storekeeper/py.typed",
     }
-    assert names == ours | {f"{NAME}.dist-info/{name}" for name in METADATA}
+    assert names == ours | {COMMIT} | {f"{NAME}.dist-info/{name}" for name in METADATA}
+
+
+def test_the_version_of_a_wheel_says_the_commit_that_was_built(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    commit = (tmp_path / COMMIT).read_text().strip()
+    assert commit == found_commit(ROOT)
+    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?", commit)
+    env = {"PYTHONPATH": str(tmp_path)}
+    said = run([sys.executable, "-m", "storekeeper", "--version"], tmp_path, env)
+    assert said == f"storekeeper {__version__} (commit {commit})\n"
+
+
+ORIGINS = {
+    "https://git.example/team/storekeeper.git": "https://git.example/team/storekeeper",
+    "git@git.example:team/storekeeper.git": "https://git.example/team/storekeeper",
+    "/srv/storekeeper.git": "",
+    "https://user:secret@git.example/team/storekeeper.git": "",
+}
+
+
+def test_the_metadata_have_the_public_address_that_the_source_was_cloned_from(
+    tmp_path: Path,
+) -> None:
+    git = ["git", "-C", str(tmp_path)]
+    assert (found_commit(tmp_path), found_address(tmp_path)) == ("", "")
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "remote", "add", "origin", "x"], check=True)
+    for origin, address in ORIGINS.items():
+        subprocess.run([*git, "remote", "set-url", "origin", origin], check=True)
+        assert found_address(tmp_path) == address
+    subfolder = tmp_path / "unpacked"
+    subfolder.mkdir()
+    assert (found_commit(subfolder), found_address(subfolder)) == ("", "")
 
 
 def test_the_sdist_has_what_builds_tests_and_explains_it(built: Path) -> None:
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         names = {member.name.removeprefix(f"{NAME}/") for member in archive if member.isfile()}
-    assert names - {"PKG-INFO"} == {name for name in tracked() if not name.startswith(NOT_IN_SDIST)}
+    mine = {name for name in tracked() if not name.startswith(NOT_IN_SDIST)}
+    assert names - {"PKG-INFO", f"src/{COMMIT}"} == mine
+
+
+def test_the_notes_of_a_release_have_what_is_new_in_it_and_nothing_older() -> None:
+    newest = "## 0.2.0 (2027-01-02)\n\n- New.\n\n### More\n\n- Too.\n"
+    text = f"# Changelog\n\n{newest}\n## 0.1.0 (2026-11-27)\n\n- Old.\n"
+    made = notes(text, "0.2.0", "abc")
+    assert made.startswith("# Storekeeper 0.2.0\n\nOf 2027-01-02, from commit abc.")
+    assert made.endswith("## What is new\n\n- New.\n\n### More\n\n- Too.\n")
+    with pytest.raises(ValueError, match="says nothing"):
+        notes(text, "0.3.0", "abc")
+    assert "\n- **" in notes((ROOT / "CHANGELOG.md").read_text(), __version__, "abc")
 
 
 def test_no_page_says_to_install_it_by_its_name_alone() -> None:
@@ -119,7 +169,8 @@ def run(command: Sequence[str | Path], folder: Path, env: dict[str, str] | None 
 
 def assert_works(command: Sequence[str], folder: Path, env: dict[str, str] | None = None) -> None:
     """Do with an installed command what its users do."""
-    assert run([*command, "--version"], folder, env) == f"storekeeper {__version__}\n"
+    said = run([*command, "--version"], folder, env)
+    assert said == f"storekeeper {__version__} (commit {found_commit(ROOT)})\n"
     database = ("--database", f"sqlite:///{folder}/stores.db")
     with serving(folder, "--examples", program=command, env=env) as service:
         for path, kind in (

@@ -125,6 +125,15 @@ def _explained(error: TyperException) -> str:
     return f"{message}; see {context.command_path} --help"
 
 
+def _commit() -> str:
+    """Return what `--version` says about the commit that was built; "" in a checkout."""
+    try:
+        commit = Path(__file__).parents[1].joinpath("commit.txt").read_text().strip()
+    except OSError:
+        return ""
+    return f" (commit {commit})"
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
@@ -132,7 +141,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        print(f"storekeeper {__version__}")
+        print(f"storekeeper {__version__}{_commit()}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
