@@ -58,19 +58,25 @@ def workbook(*rows: Sequence[object], write: Callable[[Any], object] = lambda _:
 
 
 def bomb() -> bytes:
-    """Return a workbook of some 6 KiB whose cells have 2 GiB: each is the one text of a
-    megabyte."""
-    source, file = io.BytesIO(workbook(["name"], ["A"])), io.BytesIO()
-    text = b"<sst><si><t>" + b"x" * 2**20 + b"</t></si></sst>"
-    sheet = (
-        b"<worksheet><sheetData>"
-        + b'<row><c t="s"><v>0</v></c></row>' * 2000
-        + b"</sheetData></worksheet>"
+    """Return a workbook (ODS) of some 3 KiB whose cells have 2 GiB: each is the one text of a
+    megabyte, again."""
+    text = b"x" * 2**20
+    content = (
+        b'<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"'
+        b' xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0"'
+        b' xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><office:body>'
+        b'<office:spreadsheet><table:table table:name="Stores">'
+        b"<table:table-row><table:table-cell table:number-columns-repeated='2000'"
+        b" office:value-type='string'><text:p>" + text + b"</text:p></table:table-cell>"
+        b"</table:table-row></table:table></office:spreadsheet></office:body>"
+        b"</office:document-content>"
     )
-    parts = {"xl/sharedStrings.xml": text, "xl/worksheets/sheet1.xml": sheet}
-    with zipfile.ZipFile(source) as good, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bad:
-        for name in good.namelist():
-            bad.writestr(name, parts.get(name) or good.read(name))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as book:
+        kind = "application/vnd.oasis.opendocument.spreadsheet"
+        book.writestr("mimetype", kind, zipfile.ZIP_STORED)
+        book.writestr("META-INF/manifest.xml", "<manifest/>")
+        book.writestr("content.xml", content)
     return file.getvalue()
 
 
@@ -103,7 +109,7 @@ CORPUS: dict[str, Callable[[], File]] = {
     "Excel, German, as it was before 2016": lambda: File(
         table(";").encode("cp1252"),
         None,
-        "line 3: not UTF-8, but perhaps another encoding: repeat with --encoding cp1252",
+        'line 3: not UTF-8, but perhaps another encoding (cp1252 reads "Café Zürich;"',
     ),
     "the same with its encoding": lambda: File(
         table(";").encode("cp1252"), options=("--encoding", "cp1252")
@@ -111,7 +117,9 @@ CORPUS: dict[str, Callable[[], File]] = {
     "Excel, Unicode text": lambda: File(table("\t").encode("utf-16")),
     "UTF-16, big end first": lambda: File(b"\xfe\xff" + table("\t").encode("utf-16-be")),
     "UTF-16 without a mark": lambda: File(
-        table().encode("utf-16-le"), None, "neither CSV, XLSX nor JSON lines"
+        table().encode("utf-16-le"),
+        None,
+        "UTF-16 without a byte order mark: repeat with --encoding utf-16-le",
     ),
     "the same when it is named": lambda: File(
         table().encode("utf-16-le"), options=("--encoding", "utf-16-le")
@@ -200,21 +208,21 @@ CORPUS: dict[str, Callable[[], File]] = {
         [("Harbour", None)],
     ),
     "XLSX, a lone cell at the end": lambda: File(
-        workbook(*HEADED, write=lone_cell), None, "needs more than 1 GiB of memory"
+        workbook(*HEADED, write=lone_cell), None, "1 name is missing: line 1048576"
     ),
     "XLSX, a lone cell far below": lambda: File(
         workbook(*HEADED, write=lambda sheet: sheet.write(199_999, 0, "Last")),
         [*ROWS, ("Last", None)],
     ),
-    "XLSX, a bomb": lambda: File(bomb(), None, "needs more than 1 GiB of memory: save it as CSV"),
+    "ODS, a bomb": lambda: File(bomb(), None, "needs more than 1 GiB of memory: save it as CSV"),
     "a text document": lambda: File(
         workbook(["x"]).replace(b"xl/workbook", b"xx/workbook"), None, "not an XLSX file"
     ),
     "a picture": lambda: File(
-        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(100), None, "neither CSV, XLSX nor JSON lines"
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(100), None, "This is a picture: save the list"
     ),
     "a picture of another kind": lambda: File(
-        b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(100), None, "neither CSV"
+        b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(100), None, "This is a picture"
     ),
     "old Excel": lambda: File(
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), None, "neither CSV, XLSX nor JSON lines"

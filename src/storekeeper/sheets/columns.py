@@ -34,11 +34,16 @@ class Columns:
     BadFile.
 
     `match` is "id", "name", a column as the file has its name, or None. `ignored` are the
-    columns that mean nothing.
+    columns that mean nothing. With `is_look`, neither name nor address must be said.
     """
 
     def __init__(
-        self, header: Sequence[object], maps: Mapping[str, str], match: str | None
+        self,
+        header: Sequence[object],
+        maps: Mapping[str, str],
+        match: str | None,
+        *,
+        is_look: bool = False,
     ) -> None:
         if len(header) > MAX_COLUMNS:
             raise BadFile(f"a file may have {MAX_COLUMNS:,} columns at most")
@@ -52,26 +57,28 @@ class Columns:
                     self.fields[field] = self._mapped(maps[field])
             elif field in self._places:
                 self.fields[field] = itemgetter(self._place(field, "map"))
-        if not {"name", "address"} & self.fields.keys():
+        if not is_look and not {"name", "address"} & self.fields.keys():
             raise BadFile(
                 f"no column is name or address; {self._listed()}", "map", f"name={self._example()}"
             )
-        self.match, self.key = self._matched(match)
+        self.match, self.key = self._matched(match, is_look=is_look)
         self.ignored = [
             name for place, name in enumerate(self.names) if name and place not in self._used
         ]
 
-    def _matched(self, match: str | None) -> tuple[str | None, Cell | None]:
+    def _matched(
+        self, match: str | None, *, is_look: bool = False
+    ) -> tuple[str | None, Cell | None]:
         """Return what rows are matched by, as the file has its name, and the cell that has it."""
         if match is None:
             return None, None
         check_match(match)
         if (field := plain(match)) in _MATCHED:
-            if field not in self.fields:
+            if field not in self.fields and not (field == "name" and is_look):
                 raise BadFile(
                     f"there is no column {field} to match rows by; {self._listed()}", "match"
                 )
-            return field, self.fields[field]
+            return field, self.fields.get(field)
         heading = match if field in self._places else without_prefix(match)
         place = self._place(heading, "match")
         name = without_prefix(self.names[place])
@@ -120,17 +127,15 @@ class Columns:
 def unique(names: Sequence[str]) -> list[str]:
     """Return the names of columns, with a number where one occurs again: Address, Address (2)."""
     taken = {plain(name) for name in names}
-    seen: set[str] = set()
+    numbers: dict[str, int] = {}
     found = []
     for name in names:
-        other, number = name, 1
-        while name and plain(other) in seen:
+        key = plain(name)
+        number = numbers.get(key, 0) + 1
+        while number > 1 and plain(f"{name} ({number})") in taken:
             number += 1
-            other = f"{name} ({number})"
-            if plain(other) in taken:
-                other = name
-        seen.add(plain(other))
-        found.append(other)
+        numbers[key] = number
+        found.append(f"{name} ({number})" if name and number > 1 else name)
     return found
 
 

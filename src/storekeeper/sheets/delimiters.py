@@ -13,6 +13,8 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 """The characters that may stand between cells, and what people call them."""
 
 _MAX_LINES = 200
+_MAX_HEADERS = 20
+_MAX_CELLS = 200
 _MIN_AGREEMENT = 0.5
 _DECIMAL = re.compile(r"(?<=\d),(?=\d)")
 
@@ -91,7 +93,7 @@ def _fit(lines: Sequence[str], delimiter: str) -> _Fit:
     Commas before blanks are those of addresses, if most are; then they part no cells.
     """
     rows = [_split(line, delimiter) for line in lines]
-    headings = max(sum(map(is_heading, (cell.strip() for cell in row))) for row in rows[:20])
+    headings = max(map(_count_headings, rows[:_MAX_HEADERS]))
     widths = Counter(len(row) for row in rows)
     [(columns, count)] = widths.most_common(1)
     if columns == 1 and len(widths) > 1 and len(lines) > 1:
@@ -103,6 +105,10 @@ def _fit(lines: Sequence[str], delimiter: str) -> _Fit:
     if delimiter == "," and headings < 2 and (_is_prose(rows) or _are_decimals(lines)):
         agreement = round(agreement / 2, 2)
     return _Fit(headings if headings > 1 else 0, agreement, columns)
+
+
+def _count_headings(row: Sequence[str]) -> int:
+    return sum(is_heading(cell.strip()) for cell in row[:_MAX_CELLS])
 
 
 def _is_prose(rows: Sequence[Sequence[str]]) -> bool:

@@ -11,6 +11,8 @@ MAX_ROWS_ABOVE = 15
 """Rows among which the header is looked for."""
 
 _MAX_TITLE_LENGTH = 60
+_MAX_CELLS = 500
+"""Cells of a row by which it is known."""
 _MIN_ROWS = 3
 """Rows that must differ from a header whose words are not known."""
 
@@ -22,6 +24,7 @@ Cells = Sequence[str]
 def find_header(rows: Sequence[Cells]) -> int | None:
     """Return the place of the header among the first rows, which are not blank; None if there is
     none."""
+    rows = [row[:_MAX_CELLS] for row in rows]
     width = _usual_width(rows)
     titles = 0
     while titles < min(len(rows), MAX_ROWS_ABOVE) and not _is_store(rows[titles], width):
@@ -56,6 +59,8 @@ def _headings(row: Cells, width: int) -> int:
     """Return how many cells of a row are headings, 0 if the row is not a header."""
     cells = [cell for cell in row if cell.strip()]
     headings = [cell for cell in cells if is_heading(cell)]
+    if len(cells) > 1 and any(cell.strip().casefold() == "name" for cell in headings):
+        return len(headings)
     data = [cell for cell in cells if cell not in headings and _is_data(cell)]
     if not headings or len(data) >= max(len(headings), 1) or (data and len(headings) < 2):
         return 0

@@ -37,6 +37,7 @@ Parameters = Mapping[str, str | list[str]]
 def look_at(sheet: Sheet, asked: AskLook) -> Look:
     """Return what a file is. Raises BadFile."""
     rows = SheetRows(sheet, asked.layout)
+    rows.check()
     survey = Survey(len(rows.names))
     sample: list[SampleRow] = []
     survey.add(_noted(rows, sample))
@@ -88,6 +89,7 @@ def refuse_unsaid(sheet: Sheet, layout: Layout) -> None:
     (decision 64)."""
     if not sheet.unsaid:
         rows = SheetRows(sheet, layout)
+        rows.check()
         survey = Survey(len(rows.names))
         survey.add(cells for _, cells in islice(rows.records(), len(rows.sample)))
         columns = _columns(sheet, rows, survey)

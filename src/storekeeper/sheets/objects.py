@@ -24,9 +24,9 @@ def of_lines(lines: Iterator[str]) -> Iterator[Record]:
     return _records(_objects(lines))
 
 
-def of_array(lines: Iterator[str]) -> Iterator[Record]:
+def of_array(text: str) -> Iterator[Record]:
     """Yield the keys of the objects of one array, then the cells of each. Raises BadFile."""
-    return _records(_items("".join(lines)))
+    return _records(_items(text))
 
 
 def _records(objects: Numbered) -> Iterator[Record]:

@@ -99,18 +99,28 @@ class Text(Sheet):
     def records(self) -> Iterator[Record]:
         """Yield the rows that are not blank. Raises BadFile."""
         assert self.encoding
+        if self.kind == "json":
+            yield from objects.of_array(self._whole())
+            return
         lines = lines_of(self.file, self.encoding)
         try:
             if self.kind == "csv":
                 yield from separated.records(lines, self.delimiter or ",")
-            elif self.kind == "jsonl":
-                yield from objects.of_lines(lines)
             else:
-                yield from objects.of_array(lines)
+                yield from objects.of_lines(lines)
         except Undecodable as error:
             raise self.undecodable(error.line) from None
         finally:
             lines.close()  # type: ignore[attr-defined]  # a generator
+
+    def _whole(self) -> str:
+        """Return the whole text. Raises BadFile."""
+        self.file.seek(0)
+        try:
+            return self.file.read().decode(str(self.encoding)).lstrip("\ufeff")
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise self.undecodable(line) from None
 
     def undecodable(self, line: int) -> BadFile:
         """Return what to say about a text that has another encoding than it should have."""

@@ -23,6 +23,7 @@ from storekeeper.domain.stores import (
 from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.cells import BadCell, BrokenRow, NoText
 from storekeeper.sheets.columns import (
+    MAX_COLUMNS,
     Columns,
     TooLong,
     named_columns,
@@ -62,6 +63,8 @@ class SheetRows:
         self.sample = list(islice(records, MAX_SAMPLE_ROWS))
         if not self.sample:
             raise BadFile("the file is empty")
+        if len(self.sample[0][1]) > MAX_COLUMNS:
+            raise BadFile(f"a file may have {MAX_COLUMNS:,} columns at most")
         place = _header_place(sheet, self.sample, layout)
         self.header_row = None if place is None else self.sample[place][0]
         self._records = chain(self.sample[0 if place is None else place + 1 :], records)
@@ -75,6 +78,10 @@ class SheetRows:
         if self._columns is None:
             self._columns = Columns(self.names, self._layout.map, self._layout.match)
         return self._columns
+
+    def check(self) -> None:
+        """Raise BadFile if the caller names columns that there are not."""
+        Columns(self.names, self._layout.map, self._layout.match, is_look=True)
 
     @property
     def match(self) -> str | None:

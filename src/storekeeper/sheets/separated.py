@@ -26,7 +26,7 @@ def records(lines: Iterator[str], delimiter: str) -> Iterator[Record]:
         cells = _cells(line, delimiter, numbered)
         if len(line) > MAX_CELL_LENGTH and max(map(len, map(str, cells))) > MAX_CELL_LENGTH:
             raise BadFile(f"line {number}: field larger than field limit ({MAX_CELL_LENGTH})")
-        if any(cells):
+        if any(map(str.strip, map(str, cells))):
             yield number, cells
 
 

@@ -21,6 +21,10 @@ from storekeeper.sheets.cells import BadCell
 from storekeeper.sheets.formats import BUILT_IN, GENERAL, Show, general, shower
 
 MAX_COLUMN = 16_384
+MAX_CELL_LENGTH = 2**20
+
+_MAX_PARTS = MAX_CELL_LENGTH // 128
+"""Pieces of a cell that the parser tells one by one: each has a line, or some kilobytes."""
 
 _PART_BYTES = 64 * 1024
 _DAMAGED = (
@@ -184,6 +188,7 @@ class _TextReader:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._parts: list[str] = []
+        self._size = 0
         self._is_text = self._is_reading = False
 
     def start(self, name: str, _: dict[str, str]) -> None:
@@ -191,6 +196,7 @@ class _TextReader:
         match _local(name):
             case "si":
                 self._parts.clear()
+                self._size = 0
             case "rPh":
                 self._is_reading = True
             case "t":
@@ -199,6 +205,9 @@ class _TextReader:
     def text(self, data: str) -> None:
         """Take a text between elements."""
         if self._is_text:
+            self._size += len(data)
+            if self._size > MAX_CELL_LENGTH:
+                raise BadFile(f"a cell has more than {MAX_CELL_LENGTH:,} characters")
             self._parts.append(data)
 
     def end(self, name: str) -> None:
@@ -256,6 +265,8 @@ class _SheetReader:
         """Take a text between elements."""
         if self._is_value:
             self._parts.append(data)
+            if len(self._parts) > _MAX_PARTS:
+                raise BadFile(f"line {self._number}: a cell has too many characters")
 
     def end(self, name: str) -> None:
         """Take the end of an element."""
