@@ -60,6 +60,42 @@ def test_correct(shop: Running, open_console: Open) -> None:
     assert store_of(shop, HARBOUR + 3)[0] == "Harbour 3, North"
 
 
+@task("Correct several stores, one after another")
+def test_rows(shop: Running, open_console: Open) -> None:
+    page = open_console(shop, "?q=harbour+1")
+    first, second = HARBOUR + 11, HARBOUR + 12
+    page.sees("Live")
+    page.row(first).get_by_role("link").focus()
+    keys = page.page.keyboard
+    keys.press("F2")
+    cell = page.page.get_by_label(f"Name of store {first}")
+    expect(cell).to_be_focused()
+    height = page.row(first).bounding_box()
+    cell.fill("Harbour 11, East")
+    keys.press("Tab")
+    page.page.get_by_label(f"Address of store {first}").fill("11 Mole Street")
+    put(shop, first, "Harbour 11", "11 Quay Road")
+    keys.press("Tab")
+    expect(page.page.get_by_label(f"Name of store {second}")).to_be_focused()
+    until(lambda: store_of(shop, first) == ("Harbour 11, East", "11 Mole Street"))
+    assert height is not None
+    assert height["height"] <= 40
+    page.page.get_by_label(f"Name of store {second}").fill("Not this one")
+    keys.press("Escape")
+    expect(page.row(second).get_by_role("link")).to_be_focused()
+    expect(page.row(second).get_by_text("unsaved")).to_have_count(0)
+    keys.press("F2")
+    page.page.get_by_label(f"Name of store {second}").fill("")
+    keys.press("Enter")
+    expect(page.page.get_by_label(f"Name of store {second}")).to_be_focused()
+    page.page.get_by_label(f"Name of store {second}").fill("Harbour 12, East")
+    keys.press("Enter")
+    until(lambda: store_of(shop, second)[0] == "Harbour 12, East")
+    page.button("Undo").click()
+    until(lambda: store_of(shop, second)[0] == "Harbour 12")
+    expect(page.row(second).get_by_role("link")).to_have_text("Harbour 12")
+
+
 @task("Add a store")
 def test_add(shop: Running, open_console: Open) -> None:
     page = open_console(shop, size=PHONE)

@@ -7,6 +7,7 @@ import { recall } from "./keep.js";
 import { MAX_QUERY } from "./limits.js";
 import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
+import { RowEditing } from "./rowediting.js";
 import { words } from "./words.js";
 
 const PAGE = 50;
@@ -17,6 +18,7 @@ const FILES = /^(text\/csv|application\/vnd\.openxml)/;
 export class List {
   constructor() {
     this.rows = new Map();
+    this.editing = new RowEditing(this);
     this.q = null;
     this.field = h("input", {
       type: "search", id: "search", placeholder: words.list.search, "aria-label": words.list.search,
@@ -47,7 +49,7 @@ export class List {
     );
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
-      if (row && !event.target.closest("a") && !String(getSelection())) go({ store: row.dataset.id });
+      if (row && !event.target.closest("a, input, textarea") && !String(getSelection())) go({ store: row.dataset.id });
     });
   }
 
@@ -81,6 +83,7 @@ export class List {
     if (response.status !== 200) return this.refuse(response.data.message);
     if (!more) {
       feed.cursor = cursorOf(response.tag);
+      this.editing.end(); // what is typed stays a draft
       this.rows.clear();
       this.body.replaceChildren();
     }
@@ -97,6 +100,7 @@ export class List {
 
   /** Show that the rows of a search are on their way. */
   searching() {
+    this.editing.end();
     this.rows.clear();
     this.body.replaceChildren();
     this.more.hidden = this.empty.hidden = this.table.hidden = true;
@@ -155,6 +159,7 @@ export class List {
   /** Show a store in its row, a new one at the end; `version` is an entity tag that it is at least as new as. */
   put(store, version, tag) {
     const old = this.rows.get(store.id);
+    if (old && this.editing.id === store.id) return this.rows.set(store.id, { row: old.row, store, version });
     const mark = (text) => marked(text, this.needles);
     const draft = recall(`draft:${store.id}`) ? h("span", { class: "tag warn" }, words.store.unsaved) : null;
     const address = cut(store.address ?? "", MAX_SHOWN);
@@ -191,6 +196,10 @@ export class List {
     if (known) this.put(known.store, known.version);
   }
 
+  rowOf(id) {
+    return this.rows.get(Number(id))?.row;
+  }
+
   select(id) {
     this.selected?.removeAttribute("aria-current");
     (this.selected = this.rows.get(Number(id))?.row)?.setAttribute("aria-current", "true");
@@ -211,7 +220,12 @@ export class List {
 
   key(event) {
     const rows = [...this.body.rows];
-    const at = rows.indexOf(event.target.closest("tr"));
+    const row = event.target.closest("tr");
+    const at = rows.indexOf(row);
+    if (event.key === "F2" && at >= 0) {
+      event.preventDefault();
+      return this.editing.begin(Number(row.dataset.id));
+    }
     const to = new Map([["ArrowDown", at + 1], ["ArrowUp", at - 1], ["Home", 0], ["End", rows.length - 1]]).get(event.key);
     if (to === undefined || (at < 0 && (event.target !== this.field || event.key !== "ArrowDown"))) return;
     event.preventDefault();

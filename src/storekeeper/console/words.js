@@ -56,6 +56,7 @@ export const words = {
     more: (count) => `Show ${count} more`,
     count: stores,
     found: (count, isMore) => (isMore ? `More than ${count} stores found` : `${stores(count)} found`),
+    cell: (field, id) => `${field} of store ${id}`,
     searching: (q) => `Searching for “${q}”…`,
     nothing: (q) => `No store found for “${q}”`,
     nothingWhy: "Each word must occur in the name or the address. Try fewer letters.",
