@@ -9,6 +9,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for a deadline: three times as many at once as there are processors, and few given out at a time.
 TESTS_AT_ONCE ?= $(shell expr 3 "*" $$(nproc 2>/dev/null || echo 2))
 
+# What holds for the whole source, and for what its pages say.
+SHAPE_AND_PAGES := $(addprefix tests/project/test_, $(addsuffix .py, codes english faults reference shape))
+
 # PYTHON=... recreates .venv if another version made it.
 OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
@@ -29,9 +32,9 @@ setup: .venv/.run  ## .venv with what the service needs, pinned by hashes
 
 dev: .venv/.dev  ## .venv with everything that tests and checks need, too; then `make quick`
 
-quick: check  ## format, lint, types and the tests of the folders that hardly start a process
+quick: check  ## format, lint, types, the shape, the pages, and the tests of the folders that hardly start a process
 	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=quick -k "not postgres" --quiet --no-header \
-	  tests/api tests/concurrency tests/domain
+	  tests/api tests/concurrency tests/domain $(SHAPE_AND_PAGES)
 
 test: check  ## everything that can run here; a test that lacks a program is skipped with the reason
 	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --maxschedchunk=16

@@ -141,7 +141,7 @@ def ignores_if_match() -> None:
 
 def takes_same_content_for_a_match() -> None:
     """A write of what the store already is succeeds with any tag: two clients with one tag win."""
-    applied = vars_of(commands).Batch
+    applied = vars_of(commands.Batch)
     replace = applied._replace
 
     def replace_without_tag(batch: Any, place: int, command: Any) -> Any:
@@ -158,19 +158,19 @@ def remembers_only_its_own_keys() -> None:
 
 
 def _remember_in(known: dict[str, Any]) -> None:
-    applied = vars_of(commands).Batch
+    applied = vars_of(commands.Batch)
     begin = applied.__init__
 
     def begin_with(all: Any, present: Before, now: int) -> None:
         begin(all, present, now)
-        vars(all)["_remembered"] = known
+        vars_of(all)._remembered = known
 
     applied.__init__ = begin_with
 
 
 def counts_unchanged_writes() -> None:
     """A PUT that changes nothing makes a change."""
-    applied = vars_of(commands).Batch
+    applied = vars_of(commands.Batch)
     begin = applied.__init__
 
     def begin_without(all: Any, present: Before, now: int) -> None:
@@ -197,7 +197,13 @@ def forgets_what_it_sent() -> None:
     """A write whose COMMIT was under way when PostgreSQL was lost is reported as refused."""
     from storekeeper.storage.postgres import pipeline  # noqa: PLC0415 - its driver is an extra
 
-    vars_of(pipeline.ConnectionLost).sent = property(lambda _lost: False, lambda _lost, _sent: None)
+    begin = pipeline.ConnectionLost.__init__
+
+    def begin_unsent(lost: Any, reason: str, *, sent: bool) -> None:
+        begin(lost, reason, sent=sent)
+        vars_of(lost).sent = False
+
+    vars_of(pipeline.ConnectionLost).__init__ = begin_unsent
 
 
 def syncs_normally() -> None:
@@ -283,7 +289,7 @@ def heeds_signals_to_the_end() -> None:
 def is_impatient() -> None:
     """Deadlines take a tenth of their time."""
     for name in ("REQUEST_TIMEOUT", "IDLE_TIMEOUT", "STALL_TIMEOUT", "DISCARD_TIMEOUT"):
-        setattr(deadlines, name, getattr(deadlines, name) / 10)
+        setattr(vars_of(deadlines), name, getattr(deadlines, name) / 10)
     short = BodyLimit(timeout=deadlines.REQUEST_TIMEOUT)
     vars_of(reader).BodyLimit = lambda: short
     vars_of(Application).body_limit = lambda *_: short
@@ -318,14 +324,14 @@ def gets_stuck() -> None:
 
 def replaces_stuck_workers_soon() -> None:
     """After five seconds."""
-    supervisor.STUCK_TIMEOUT = 5.0
+    vars_of(supervisor).STUCK_TIMEOUT = 5.0
 
 
 def has_short_timeouts() -> None:
     """A supervisor waits two seconds at most."""
-    supervisor.STOP_TIMEOUT = 2.0
-    supervisor.CLOSE_TIMEOUT = 0.2
-    supervisor.MIN_RETRY_PAUSE = 0.05
+    vars_of(supervisor).STOP_TIMEOUT = 2.0
+    vars_of(supervisor).CLOSE_TIMEOUT = 0.2
+    vars_of(supervisor).MIN_RETRY_PAUSE = 0.05
 
 
 def starts_and_stops_soon() -> None:
@@ -372,9 +378,25 @@ def _after_connect(change: Callable[[apsw.Connection], object]) -> None:
     vars_of(connections).connect = connect_and_change
 
 
+class _Changed:
+    """A module, class or object whose attributes can be set to anything, but only those that it
+    has: a change of an attribute that was renamed would change nothing."""
+
+    def __init__(self, target: Any) -> None:
+        vars(self)["target"] = target
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["target"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        target = vars(self)["target"]
+        getattr(target, name)
+        setattr(target, name, value)
+
+
 def vars_of(target: Any) -> Any:
-    """Return a module, class or object as one whose attributes can be set to anything."""
-    return target
+    """Return something to change a module, class or object with."""
+    return _Changed(target)
 
 
 # Not under `if __name__`: a worker runs this file under a different name.

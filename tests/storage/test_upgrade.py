@@ -13,7 +13,7 @@ import pytest
 from storekeeper.domain.commands import Create, Replace
 from storekeeper.domain.errors import CannotStart
 from storekeeper.domain.search import FOLDING, fold
-from storekeeper.domain.stores import Payload, Replay
+from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload, Replay, Store
 from storekeeper.storage import backups, databases, verification
 from storekeeper.storage.databases import Database as Opened
 from storekeeper.storage.postgres import schema as of_postgres
@@ -84,6 +84,18 @@ class TestUpgrade:
         upgrade(older)
         found = select(older, "SELECT folded_name FROM stores ORDER BY folded_name, id")
         assert found == sorted((fold(name),) for _, name, *_ in STORES)
+
+    def test_a_name_may_be_as_long_as_in_a_new_list(self, older: Database) -> None:
+        """The tables check the limit too, so a higher one needs a migration."""
+        upgrade(older)
+
+        async def write() -> Store | None:
+            async with opened(older.url) as collection:
+                return await collection.write(Create(Payload("x" * MAX_NAME_LENGTH)))
+
+        made = run(write())
+        assert made is not None
+        assert made.id == 7
 
     def test_what_comes_next_is_written_as_ever(self, older: Database) -> None:
         upgrade(older)
