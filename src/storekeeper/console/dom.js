@@ -32,7 +32,7 @@ export function say(text) {
 /** Ask in a dialog; return the value of the button that closed it, "" for Escape. `lead` stands below the title. */
 export function ask({ title, lead, onsubmit, onTitle, ...properties }, ...children) {
   const form = h("form", { method: "dialog", novalidate: true, onsubmit },
-    h("h1", { tabindex: "-1", autofocus: onTitle }, title), h("p", { class: "lead" }, lead), ...children);
+    h("h1", { tabindex: "-1", autofocus: onTitle }, title), lead ? h("p", { class: "lead" }, lead) : null, ...children);
   const dialog = h("dialog", { class: "narrow", "aria-label": title, ...properties }, form);
   const before = document.activeElement;
   document.body.append(dialog);

@@ -153,6 +153,7 @@ export class List {
       h("div", { class: "actions" },
         h("a", { class: "button primary", href: "?store=new" }, words.list.first),
         h("a", { class: "button", href: "?view=import" }, words.list.firstImport)),
+      h("p", { class: "hint" }, words.list.emptyDemo),
     ];
   }
 

@@ -16,6 +16,9 @@ import { askForToken, signOut, takeFromAddress } from "./token.js";
 import { offerUndo, sayCreated } from "./undo.js";
 import { words } from "./words.js";
 
+// What is not needed at once, and must be there in an outage too.
+const LATER = ["./conflict.js", "./doubt.js", "./importing.js", "./help.js"];
+
 const views = new Map();
 const list = new List();
 const store = new Store(list);
@@ -39,6 +42,7 @@ function drawMenu() {
   shortcut.addEventListener("change", () => keep("shortcut", shortcut.checked));
   find("menu").replaceChildren(
     h("p", { class: "hint" }, words.menu.me(me)),
+    button(words.menu.help, async () => (find("menu").hidePopover(), (await part("./help.js")).showHelp())),
     h("a", { href: new URL("../docs", BASE).href }, words.menu.reference),
     h("a", { href: new URL("../openapi.json", BASE).href }, words.menu.document),
     h("label", { class: "check" }, shortcut, h("span", {}, words.menu.shortcut)),
@@ -142,4 +146,5 @@ window.addEventListener("unsaved", ({ detail: target }) => {
 await follow();
 unseen.draw();
 resume();
+setTimeout(() => LATER.forEach((name) => import(name).catch(() => {})), 2000);
 listen({ onChanges: take, onReset: readAllAgain, onState: (now) => ((stream = now), drawLive()) });

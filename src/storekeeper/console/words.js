@@ -62,6 +62,7 @@ export const words = {
     nothingWhy: "Each word must occur in the name or the address. Try fewer letters.",
     clear: "Show all stores", empty: "No stores yet",
     emptyWhy: "Add the first one by hand, or bring the list that you have in a spreadsheet.",
+    emptyDemo: "To try the page first, have the person who runs it start storekeeper serve --demo: 1,000 made-up stores.",
     first: "Add the first store", firstImport: "Import a spreadsheet", created: "new", changed: "changed",
   },
 
@@ -142,6 +143,33 @@ export const words = {
     readonly: "Your key may only read.", failed: "That did not work. Try again.",
     unsaved: (target) => (target === "new" ? "The new store was not created." : `Store ${target} was not saved.`),
     open: "Show",
+  },
+
+  help: {
+    title: "Help",
+    pages: { list: "The list", store: "A store", changes: "Changes", import: "Import" },
+    list: [
+      "Type into the search: each word must occur in the name, the address or the id.",
+      "Arrow keys move through the list, Enter opens a store, / goes to the search.",
+      "F2 edits the row itself: Tab goes on to the next cell, Escape undoes.",
+      "Export gives what the search has found, as a file that can be imported again.",
+    ],
+    store: [
+      "Enter saves. Ctrl and Enter saves and opens the next store. Escape closes the store.",
+      "What you type is kept until you save or discard it, also if the connection breaks or you close the tab.",
+      "If another person saves first, nothing is lost: you choose what the store should be.",
+      "History shows what the store was, and brings an earlier version back.",
+    ],
+    changes: [
+      "What you have not seen yet is above the line. Other people's changes appear by themselves.",
+      "Undo takes a change back, unless the store was changed again since.",
+      "Type a person, a name or an id to see only those changes.",
+    ],
+    import: [
+      "Choose a file, or paste rows with their column names. Nothing is written before you say so.",
+      "Check which columns are name and address, and how we recognise a store that is in the list already.",
+      "Rows that are not valid can be downloaded with their reasons; the others can be imported without them.",
+    ],
   },
 
   undo: {
