@@ -35,7 +35,7 @@ from storekeeper.sheets.protocol import (
     Refusal,
     Rows,
 )
-from storekeeper.sheets.records import open_sheet
+from storekeeper.sheets.records import prepare
 from storekeeper.sheets.rows import SheetRows
 
 _SECONDS_TO_END = 5
@@ -70,8 +70,9 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
     """Yield what the service asks for. Raises BadFile."""
     asked = question.asked
     with open(file, "rb", closefd=False) as opened:
-        sheet = open_sheet(opened, asked.layout)
+        open_prepared = prepare(opened, asked.layout)
         _open_no_more()
+        sheet = open_prepared()
         if isinstance(asked, AskLook):
             yield Looked(look_at(sheet, asked))
             return

@@ -2,7 +2,8 @@
 and sheet are read if the caller does not say it."""
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import IO, Any
 
@@ -127,17 +128,16 @@ class Text(Sheet):
         name = str(self.encoding).upper()
         if marked_encoding(self.file):
             return BadFile(f"line {line}: not {name}, although the file begins as if it were")
-        found = self.encodings or candidates(self.file)
         problem = f"line {line}: not {name}, but perhaps another encoding"
-        return BadFile(problem, "encoding", found[0].encoding if found else "cp1252")
+        return BadFile(problem, "encoding", "cp1252")
 
 
 class Book(Sheet):
     """A workbook. One of its sheets is read."""
 
-    def __init__(self, file: IO[bytes], kind: Kind, said: str | None) -> None:
+    def __init__(self, file: IO[bytes], kind: Kind, book: Any, said: str | None) -> None:
         super().__init__(file, kind)
-        self._book = _open_book(file, kind)
+        self._book = book(file)
         names = self._book.names
         ranks = [list_rank(self._sample(name)) for name in names]
         self.sheets = [
@@ -175,26 +175,35 @@ class Book(Sheet):
         return self._book.records(self.name)  # type: ignore[no-any-return]  # of one kind or another
 
 
-def _open_book(file: IO[bytes], kind: Kind) -> Any:
+def _class_of_books(kind: Kind) -> Any:
+    """Return the class of workbooks of a kind. Raises BadFile."""
     if kind == "xlsx":
         from storekeeper.sheets.xlsx import Workbook  # noqa: PLC0415 - most files need none
 
-        return Workbook(file)
-    from storekeeper.sheets.workbooks import Workbook as OtherWorkbook  # noqa: PLC0415 - as above
+        return Workbook
+    from storekeeper.sheets.workbooks import (  # noqa: PLC0415 - as above
+        Workbook as OtherWorkbook,
+    )
 
-    return OtherWorkbook(file)
+    return OtherWorkbook
 
 
-def open_sheet(file: IO[bytes], layout: Layout = _NO_LAYOUT) -> Sheet:
-    """Return the sheet that a file is. Raises BadFile.
+def prepare(file: IO[bytes], layout: Layout) -> Callable[[], Sheet]:
+    """Return the function that opens a sheet. Raises BadFile, as that function does.
 
     What reading it needs is imported by then: the reader can open no file afterwards.
     """
     codecs.lookup("cp437")  # of the names in archives
     kind = kind_of(file)
-    if kind is not None:
-        return Book(file, kind, layout.sheet)
-    return Text(file, layout)
+    if kind is None:
+        text = Text(file, layout)
+        return lambda: text
+    return partial(Book, file, kind, _class_of_books(kind), layout.sheet)
+
+
+def open_sheet(file: IO[bytes], layout: Layout = _NO_LAYOUT) -> Sheet:
+    """Return the sheet that a file is. Raises BadFile."""
+    return prepare(file, layout)()
 
 
 def _named(said: str, names: Sequence[str]) -> str:

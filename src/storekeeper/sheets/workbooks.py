@@ -6,6 +6,11 @@ from typing import IO
 
 from storekeeper.sheets import BadFile, Record
 
+try:
+    import python_calamine as calamine
+except ImportError:  # it is an extra
+    calamine = None  # type: ignore[assignment]
+
 _PANIC = "PanicException"
 """The error of the library's own language when it meets what it did not expect; Python has no name
 for it."""
@@ -17,13 +22,11 @@ class Workbook:
     active = None
 
     def __init__(self, file: IO[bytes]) -> None:
-        try:
-            import python_calamine as calamine  # noqa: PLC0415 - it is an extra
-        except ImportError:
+        if calamine is None:
             raise BadFile(
                 "XLS and ODS need a library: install Storekeeper with its extra excel, or save the"
                 " sheet as XLSX or CSV"
-            ) from None
+            )
         self._errors = (calamine.CalamineError, calamine.PasswordError)
         file.seek(0)
         with _blaming(self._errors):
