@@ -32,6 +32,18 @@ _DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")
 _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
 )
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OWN_HEADERS = frozenset(
+    (
+        *("accept", "accept-language", "access-control-request-headers"),
+        *("access-control-request-method", "authorization", "connection", "content-encoding"),
+        *("content-length", "content-type", "expect", "host", "idempotency-key", "if-match"),
+        *("if-none-match", "last-event-id", "origin", "proxy-connection", "referer"),
+        *("sec-fetch-site", "traceparent", "transfer-encoding", "upgrade", "x-request-id"),
+    )
+)
+"""Headers that mean something else."""
+
 _TRUE = ("yes", "on", "y", "t")
 _FALSE = ("no", "off", "n", "f")
 """What the command line accepts as a boolean in addition to true, false, 1 and 0."""
@@ -79,6 +91,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         tuple[str, ...],
         "Public name of a proxy in front of a service on loopback, such as stores.example."
         " Repeatable.",
+    ] = ()
+    user_header: Annotated[
+        str | None,
+        "Header in which a trusted proxy names the user; the history shows that name.",
+    ] = None
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        "Address of a proxy that may name users, or unix for all clients of --uds. Repeatable.",
     ] = ()
     demo: Annotated[
         bool, "Serve 1,000 made-up stores from a temporary database; writes need its token."
@@ -140,7 +160,27 @@ def make(values: Mapping[str, Any]) -> Settings:
             raise _invalid(
                 "allowed_host", "expected a host name without a port, such as stores.example", host
             )
+    _check_proxies(settings)
     return settings
+
+
+def _check_proxies(settings: Settings) -> None:
+    header, proxies = settings.user_header, settings.trusted_proxy
+    if header is not None and (not _HEADER.fullmatch(header) or header.lower() in _OWN_HEADERS):
+        raise _invalid(
+            "user_header", "expected the name of a header that has no other meaning", header
+        )
+    for proxy in proxies:
+        try:
+            if proxy != "unix":
+                ip_address(proxy)
+        except ValueError:
+            reason = "expected an IP address, or unix"
+            raise _invalid("trusted_proxy", reason, proxy) from None
+    if header and not proxies:
+        raise _invalid("user_header", "name the proxy that sends it, with --trusted-proxy")
+    if proxies and not header:
+        raise _invalid("trusted_proxy", "name the header that it sends, with --user-header")
 
 
 def _converted(name: str, value: Any) -> Any:

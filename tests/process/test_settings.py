@@ -246,6 +246,11 @@ BAD_STARTS: list[tuple[list[str], str]] = [
     (["STOREKEEPER_PORT=x"], "(env var: 'STOREKEEPER_PORT')"),
     (["STOREKEEPER_PROT=1"], "STOREKEEPER_PROT: not a setting"),
     (["--cors-origin", "https://a.example", "--cors-origin", "*"], "as browsers send it, such as"),
+    (["--user-header", "X-User"], "name the proxy that sends it, with --trusted-proxy"),
+    (["--trusted-proxy", "unix"], "name the header that it sends, with --user-header"),
+    (["--trusted-proxy", "proxy", "--user-header", "X-User"], "expected an IP address, or unix"),
+    (["--trusted-proxy", "unix", "--user-header", "Host"], "a header that has no other meaning"),
+    (["--trusted-proxy", "unix", "--user-header", "X User"], "expected the name of a header"),
     (["--host", "999.1.1.1", "--auth", "open"], "cannot listen on 999.1.1.1 port 0"),
     *(
         (["--database", url], message)

@@ -19,6 +19,7 @@ from storekeeper.api.routes.me import Me
 from storekeeper.api.routes.stores import Resource
 from storekeeper.api.routing import METHODS, Route, match_route
 from storekeeper.api.token_table import TokenTable
+from storekeeper.api.users import read_user
 from storekeeper.domain.errors import InvalidInput, StorekeeperError
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import Deferred, Fields, Response
@@ -33,8 +34,14 @@ class Application:
     not say what was wrong."""
 
     def __init__(
-        self, gate: Gate, planners: Mapping[str, Planner], *, generic: bool = False
+        self,
+        gate: Gate,
+        planners: Mapping[str, Planner],
+        *,
+        generic: bool = False,
+        user_header: str | None = None,
     ) -> None:
+        self._user_header = (user_header or "").lower().encode()
         self._planners = planners
         self._plans = PlanCache()
         self._gate = gate
@@ -53,9 +60,8 @@ class Application:
                 plan = self._planners[route.name](method, headers)
             except InvalidInput as error:
                 plan = constant(self._to_response(error))
-        return self._gate.guard(
-            replace(plan, route=route.name, scope=route.scope(method)), method, headers
-        )
+        plan = replace(plan, route=route.name, scope=route.scope(method))
+        return self._gate.guard(self._name_user(plan, headers), method, headers)
 
     def respond(self, request: Request) -> Response | Deferred:
         """Return the response to a complete request. Raises nothing: a bug must not end a
@@ -66,6 +72,10 @@ class Application:
             if isinstance(admitted, Response):
                 return admitted
             request.token_number = admitted
+            if request.is_proxied:
+                request.user = plan.user
+                if plan.user_refusal:
+                    return plan.user_refusal
             return plan.run(request)
         except Exception as error:  # noqa: BLE001 - every bug is logged and is a 500
             return self._to_response(error)
@@ -98,6 +108,17 @@ class Application:
     def body_limit(self, target: bytes) -> BodyLimit:
         """Return how long a body may be, and how long it may take."""
         return (match_route(target.partition(b"?")[0]) or _NO_ROUTE).body
+
+    def _name_user(self, plan: RequestPlan, headers: Fields) -> RequestPlan:
+        """Return a plan with the user whom the head names. A read ignores a bad name."""
+        if not self._user_header or plan.is_constant:
+            return plan
+        try:
+            return replace(plan, user=read_user(self._user_header, headers))
+        except InvalidInput as error:
+            if plan.scope != "write":
+                return plan
+            return replace(plan, user_refusal=self._to_response(error))
 
     def _plan(self, request: Request) -> RequestPlan:
         """Give a request its plan, which is that of an earlier one with the same head."""
@@ -156,4 +177,9 @@ def make_application(
             not_allowed(method, (*METHODS, "OPTIONS")) if method == "OPTIONS" else NOT_FOUND
         ),
     }
-    return Application(gate, planners, generic=settings.error_detail == "generic")
+    return Application(
+        gate,
+        planners,
+        generic=settings.error_detail == "generic",
+        user_header=settings.user_header,
+    )

@@ -51,6 +51,15 @@ class RequestPlan(msgspec.Struct, frozen=True):
     cacheable: bool = False
     """Whether a response that is `cacheable` may be cached."""
 
+    user: str | None = None
+    """The user whom the head names; it counts only from a trusted proxy."""
+
+    user_refusal: Response | None = None
+    """The refusal of a write from a trusted proxy whose head does not name one user."""
+
+    is_constant: bool = False
+    """Whether the response depends on nothing but the head."""
+
     claim: Claim | None = None
     """Called for each request. None: no token is needed, and the head names none."""
 
@@ -67,7 +76,7 @@ response is sent. Raises InvalidInput."""
 
 def constant(response: Response) -> RequestPlan:
     """Return the plan of a request whose response does not depend on its target and body."""
-    return RequestPlan(lambda _: response)
+    return RequestPlan(lambda _: response, is_constant=True)
 
 
 class PlanCache:

@@ -38,8 +38,8 @@ class Change:
     """One change of one store; `cursor` is its place in the history.
 
     `type` is `created` or `replaced`, `at` a time in UTC (RFC 3339). `by` names the token that
-    wrote it, None if there was none or the reader has none. `previous` is the store before, None
-    if the change created it.
+    wrote it, None if there was none or the reader has none; `user` the person whom a proxy in front
+    named. `previous` is the store before, None if the change created it.
     """
 
     cursor: str
@@ -49,6 +49,7 @@ class Change:
     by: str | None
     store: Store
     previous: Store | None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,16 @@ def change_of(body: Mapping[str, Any], epoch: str) -> Change:
     store = store_of(body["store"])
     before = body["previous"]
     previous = None if before is None else Store(store.id, before["name"], before["address"])
-    cursor = f"{body['seq']}.{epoch}"
-    return Change(cursor, body["seq"], body["type"], body["at"], body.get("by"), store, previous)
+    return Change(
+        cursor=f"{body['seq']}.{epoch}",
+        seq=body["seq"],
+        type=body["type"],
+        at=body["at"],
+        by=body.get("by"),
+        store=store,
+        previous=previous,
+        user=body.get("user"),
+    )
 
 
 def changes_of(content: bytes) -> ChangesPage:

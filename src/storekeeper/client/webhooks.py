@@ -55,8 +55,9 @@ def body_of(event: Change | Reset, now: float) -> bytes:
     if event.previous is not None:
         previous = {"name": event.previous.name, "address": event.previous.address}
     data = {"seq": event.seq, "store": _shown(event.store), "previous": previous}
-    if event.by is not None:
-        data["by"] = event.by
+    for name, value in (("by", event.by), ("user", event.user)):
+        if value is not None:
+            data[name] = value
     return _encoded({"type": f"store.{event.type}", "timestamp": event.at, "data": data})
 
 

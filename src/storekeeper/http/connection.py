@@ -30,7 +30,7 @@ from storekeeper.http.response import (
 from storekeeper.http.runtime import Runtime
 from storekeeper.http.sender import Sender
 from storekeeper.http.unread import Unread
-from storekeeper.log.events import Event, emit, request_id
+from storekeeper.log.events import Event, emit
 
 MAX_PIPELINE_TIME = 0.01
 """Seconds of processor time for the pipelined requests of one connection, before those of others
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
-        request_id.set(request.id)
+        self.runtime.begin(request, self.transport)
         self.exchange = exchange = Exchange(request)
         response = self.runtime.application.respond(request)
         if isinstance(response, Deferred):

@@ -10,7 +10,7 @@ is left is looked up in a dictionary of what such lines say.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -93,9 +93,11 @@ class Head(msgspec.Struct, eq=False):
 
 
 class PlainReader:
-    """Reads plain requests, of all connections of a process."""
+    """Reads plain requests, of all connections of a process. `more` are further fields that decide
+    something."""
 
-    def __init__(self) -> None:
+    def __init__(self, more: Iterable[bytes] = ()) -> None:
+        self._deciding = _DECIDING.union(more)
         self._heads: dict[bytes, Head] = {}
         self._size = 0
 
@@ -136,7 +138,7 @@ class PlainReader:
             return None
         lines = text.split(b"\r\n")[1:]
         deciding = b"".join(
-            [b"\r\n" + line for line in lines if line.partition(b":")[0].lower() in _DECIDING]
+            [b"\r\n" + line for line in lines if line.partition(b":")[0].lower() in self._deciding]
         )
         head = self._heads.get(deciding)
         if head is None:

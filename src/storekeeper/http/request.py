@@ -106,6 +106,12 @@ class Request(msgspec.Struct, eq=False, gc=False):
     token_number: int = 0
     """The number of the client's token, 0 for none."""
 
+    is_proxied: bool = False
+    """Whether it came from a proxy that is trusted to name the user."""
+
+    user: str | None = None
+    """The user whom that proxy named."""
+
     id: bytes = b""
     """What the client calls the request, in `x-request-id` or `traceparent`; the response has it
     too."""

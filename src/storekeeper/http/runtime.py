@@ -1,5 +1,6 @@
 """What all connections of one process share."""
 
+from asyncio import BaseTransport
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -8,9 +9,11 @@ import msgspec
 
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.limits import Limits
+from storekeeper.http.peers import NO_PEERS, TrustedPeers
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import Deferred, Fields, Response
+from storekeeper.log.events import request_id
 
 
 class _Application(Protocol):
@@ -62,5 +65,13 @@ class Runtime:
     cache: ResponseCache
     limits: Limits
     observe: Observer = lambda _: None
+    trusted: TrustedPeers = NO_PEERS
+    """The proxies that are trusted to name users."""
+
     is_draining: Callable[[], bool] = lambda: False
     """Whether the service was told to stop, so that no stream may begin."""
+
+    def begin(self, request: Request, transport: BaseTransport) -> None:
+        """Note which request begins, and whether a trusted proxy sent it."""
+        request_id.set(request.id)
+        request.is_proxied = self.trusted.has(transport)

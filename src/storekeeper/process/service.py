@@ -18,6 +18,7 @@ from storekeeper.domain.errors import CannotStart, CannotStartYet, StorekeeperEr
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
+from storekeeper.http.peers import TrustedPeers
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.runtime import Observer, Runtime, Served
 from storekeeper.log.events import Event, emit, flush, use_format, write_line
@@ -129,7 +130,12 @@ class Service:
         )
         cache = ResponseCache(collection.change_token)
         observe = _observer(settings, metrics, tokens)
-        self.runtime = Runtime(application, PlainReader(), cache, limits, observe, self.is_draining)
+        more = [settings.user_header.lower().encode()] if settings.user_header else []
+        trusted = TrustedPeers(settings.trusted_proxy)
+        plain = PlainReader(more)
+        self.runtime = Runtime(
+            application, plain, cache, limits, observe, trusted, self.is_draining
+        )
         self._tasks.append(asyncio.create_task(self._sweep(metrics)))
 
     async def _sweep(self, metrics: Metrics | None) -> None:

@@ -65,7 +65,7 @@ class Feed:
     def _read(self, tags: Tags | None, request: Request) -> Deferred:
         wanted = parse_changes_query(request.target.partition(b"?")[2])
         return Deferred(
-            asyncio.ensure_future(self._page(wanted, tags, with_by=bool(request.token_number)))
+            asyncio.ensure_future(self._page(wanted, tags, with_by=_may_see_who(request)))
         )
 
     async def _page(self, query: ChangesQuery, tags: Tags | None, *, with_by: bool) -> Response:
@@ -115,12 +115,18 @@ class Feed:
         return Deferred(asyncio.ensure_future(completed(self._collection.state())), render)
 
 
+def _may_see_who(request: Request) -> bool:
+    """Return whether a request is shown who wrote: it has a token, or comes from a person whom a
+    trusted proxy named."""
+    return bool(request.token_number) or request.user is not None
+
+
 class _Listener:
     """A client that listens: what it has seen, and what follows."""
 
     def __init__(self, request: Request, wanted: ChangesQuery, watch: Watch) -> None:
         self._request = request
-        self._with_by = bool(request.token_number)
+        self._with_by = _may_see_who(request)
         self._watch = watch
         self._awake = watch.enter()
         self._store = wanted.store

@@ -133,7 +133,7 @@ class Resource:
         key = preconditions.key(
             request.key, request.token_number, ("stores", None, *astuple(payload))
         )
-        command = Create(payload, preconditions.if_match, key, request.token_number)
+        command = Create(payload, preconditions.if_match, key, request.token_number, request.user)
         return Deferred(self._collection.write(command), partial(self._written, b""))
 
     def _replace(self, preconditions: Preconditions, request: Request) -> Deferred:
@@ -142,7 +142,8 @@ class Resource:
         id = parse_id(id_text)
         key = preconditions.key(request.key, request.token_number, ("store", id, *astuple(payload)))
         if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
-        command = Replace(id, payload, if_match, if_none_match, key, request.token_number)
+        who = request.token_number, request.user
+        command = Replace(id, payload, if_match, if_none_match, key, *who)
         return Deferred(self._collection.write(command), partial(self._written, id_text))
 
     def _patch(self, preconditions: Preconditions, request: Request) -> Response | Deferred:
@@ -155,7 +156,8 @@ class Resource:
         content = ("store", id, "PATCH", patch)
         key = preconditions.key(request.key, request.token_number, content)
         if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
-        command = Patch(id, patch, if_match, if_none_match, key, request.token_number)
+        who = request.token_number, request.user
+        command = Patch(id, patch, if_match, if_none_match, key, *who)
         return Deferred(self._collection.write(command), partial(self._written, id_text))
 
     def _payload(self, body: bytes) -> Payload:
