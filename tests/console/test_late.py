@@ -36,9 +36,10 @@ def wait_for(page: Console, held: list[Route], count: int) -> None:
 def test_a_view_that_comes_late_does_not_replace_the_one_that_was_chosen_since(
     shop: Running, open_console: Open
 ) -> None:
-    page = open_console(shop)
-    page.sees("Live")
+    page = open_console(shop, "?view=changes")
     held = hold(page.page, "**/importing.js")
+    page.open()
+    page.sees("Live")
     page.page.get_by_role("link", name="Import").click()
     page.page.get_by_role("link", name="Changes").click()
     page.sees("Recent changes")

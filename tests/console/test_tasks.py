@@ -240,6 +240,35 @@ def test_round_trip(shop: Running, open_console: Open) -> None:
     assert (found[int(edited[0])], found[int(other[0])]) == ("From the sheet", "Faster")
 
 
+def test_ticked_stores_are_exported_whatever_was_searched_in_between(
+    shop: Running, open_console: Open
+) -> None:
+    first, second = HARBOUR + 18, HARBOUR + 19
+    page = open_console(shop, "?q=harbour+18")
+    page.row(first).get_by_role("link").focus()
+    page.page.keyboard.press("Space")
+    page.sees("1 ticked")
+    page.page.get_by_placeholder("Search name or address").fill("harbour 19")
+    page.row(second).get_by_label(f"Tick store {second}").check()
+    page.sees("2 ticked")
+    with page.page.expect_download() as saved:
+        page.button("CSV of the ticked stores").click()
+    with saved.value.path().open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file))
+    assert [row[:3] for row in rows] == [
+        ["id", "name", "address"],
+        [str(first), "Harbour 18", "18 Quay Road"],
+        [str(second), "Harbour 19", "19 Quay Road"],
+    ]
+    page.button("Clear").click()
+    expect(page.page.get_by_text("ticked")).to_be_hidden()
+    put(shop, second, "Harbour 19", "elsewhere")
+    page.open("?view=import")
+    choose(page, rows)
+    page.sees("changed since")
+    put(shop, second, "Harbour 19", "19 Quay Road")
+
+
 @task("Give a key, and sign out")
 def test_token(shop: Running, open_console: Open) -> None:
     """`test_states` has all the ways that this can go."""

@@ -8,6 +8,7 @@ import { MAX_QUERY } from "./limits.js";
 import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
 import { RowEditing } from "./rowediting.js";
+import { Ticks } from "./ticks.js";
 import { words } from "./words.js";
 
 const PAGE = 50;
@@ -19,6 +20,7 @@ export class List {
   constructor() {
     this.rows = new Map();
     this.editing = new RowEditing(this);
+    this.ticks = new Ticks();
     this.q = null;
     this.field = h("input", {
       type: "search", id: "search", placeholder: words.list.search, "aria-label": words.list.search,
@@ -41,7 +43,7 @@ export class List {
         h("div", { class: "search" }, icon("search"), this.field, h("kbd", { "aria-hidden": "true" }, "/")),
         h("a", { class: "button new", id: "new", href: "?store=new" }, words.list.create),
         h("a", { class: "button", href: "?view=import" }, words.list.import)),
-      h("div", { class: "above" }, this.count,
+      h("div", { class: "above" }, this.count, this.ticks.node,
         h("span", { class: "export" }, h("span", {}, words.list.export),
           button("CSV", () => this.export("csv"), { class: "quiet small" }),
           button("Excel", () => this.export("xlsx"), { class: "quiet small" }))),
@@ -165,7 +167,7 @@ export class List {
     const draft = recall(`draft:${store.id}`) ? h("span", { class: "tag warn" }, words.store.unsaved) : null;
     const address = cut(store.address ?? "", MAX_SHOWN);
     const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined },
-      h("td", { class: "num" }, String(store.id)),
+      h("td", { class: "num" }, this.ticks.box(store, version), String(store.id)),
       h("td", { class: "name" },
         h("a", { href: href({ q: this.q, store: store.id }), dir: "auto", translate: "no" }, mark(store.name) || "—"),
         draft, tag ? h("span", { class: "tag ok" }, tag) : null),
@@ -226,6 +228,10 @@ export class List {
     if (event.key === "F2" && at >= 0) {
       event.preventDefault();
       return this.editing.begin(Number(row.dataset.id));
+    }
+    if (event.key === " " && at >= 0 && event.target.matches("a")) {
+      event.preventDefault();
+      return row.querySelector(".tick").click();
     }
     const to = new Map([["ArrowDown", at + 1], ["ArrowUp", at - 1], ["Home", 0], ["End", rows.length - 1]]).get(event.key);
     if (to === undefined || (at < 0 && (event.target !== this.field || event.key !== "ArrowDown"))) return;

@@ -145,6 +145,11 @@ export const words = {
     open: "Show",
   },
 
+  ticks: {
+    tick: (id) => `Tick store ${id}`, count: (count) => `${number(count)} ticked:`, clear: "Clear",
+    export: "CSV of the ticked stores",
+  },
+
   help: {
     title: "Help",
     pages: { list: "The list", store: "A store", changes: "Changes", import: "Import" },
@@ -152,7 +157,8 @@ export const words = {
       "Type into the search: each word must occur in the name, the address or the id.",
       "Arrow keys move through the list, Enter opens a store, / goes to the search.",
       "F2 edits the row itself: Tab goes on to the next cell, Escape undoes.",
-      "Export gives what the search has found, as a file that can be imported again.",
+      "Export gives what the search has found, as a file that can be imported again; Space, or a click on the box before a row, ticks " +
+        "single stores for it.",
     ],
     store: [
       "Enter saves. Ctrl and Enter saves and opens the next store. Escape closes the store.",
