@@ -15,6 +15,7 @@ from storekeeper.http import cache as response_cache
 from storekeeper.http.cache import Cached, ResponseCache
 from storekeeper.storage import databases
 from tests.harness.in_process import Inside, cached, exchange, inside, last_response, settled, until
+from tests.harness.loading import add_all
 from tests.harness.tokens import add_token
 from tests.harness.wire import request, responses
 
@@ -32,7 +33,7 @@ async def two_stores(folder: Path, **settings: Any) -> AsyncIterator[tuple[Insid
             lambda error: pytest.fail(str(error))
         )
         try:
-            await other.load([Payload("First"), Payload("Second")])
+            await add_all(other, [Payload("First"), Payload("Second")])
             yield service, other
         finally:
             await other.close()

@@ -20,6 +20,7 @@ from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from storekeeper.storage.tokens import read_tokens
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Sqlite, handle, make, postgres
+from tests.harness.loading import add_all
 from tests.harness.process import refused, serving
 from tests.harness.tokens import add_token, add_tokens, now
 
@@ -273,7 +274,7 @@ async def test_a_use_is_noted_once_an_hour_and_each_change_has_its_token(
             collection.write(Create(Payload("B"), token_number=1)),
             collection.write(Replace(1, Payload("C"))),
         )
-        await collection.load([Payload("D")])
+        await add_all(collection, [Payload("D")])
         for number, at, used in (
             (1, USED_INTERVAL, USED_INTERVAL),
             (1, USED_INTERVAL + 5, USED_INTERVAL),

@@ -26,6 +26,7 @@ from tests.harness.collection import create, get, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, Postgres, Sqlite, handle, postgres
 from tests.harness.databases import make as make_database
+from tests.harness.loading import add_all
 from tests.harness.process import refused, serving
 from tests.harness.stores import a_store_with
 
@@ -72,7 +73,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def fill(database: Database, count: int = 2500) -> None:
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(count))
+            await add_all(collection, numbered(count))
             await asyncio.gather(
                 *(
                     replace(collection, id, Payload(name, name * 3))

@@ -9,8 +9,9 @@ from typing import Any
 import apsw
 
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import databases, intake
+from storekeeper.storage import databases
 from tests.harness.databases import make
+from tests.harness.loading import load_into
 from tests.harness.process import TIMEOUT, Response, Running
 
 
@@ -45,11 +46,11 @@ def fill(folder: Path, payloads: Iterable[Payload]) -> None:
 
 
 def load(url: str, payloads: Iterable[Payload], **options: Any) -> range:
-    """Create stores in a database, as `Collection.load` does; return their ids."""
+    """Create stores in a database, by an import; return their ids."""
     make(url)
     database = databases.database(url)
     with database.session() as session:
-        return intake.load(session, payloads, **options)
+        return load_into(session, payloads, **options)
 
 
 @contextmanager

@@ -20,11 +20,12 @@ from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.changes import ChangesQuery
 from storekeeper.domain.errors import StorekeeperError, Unavailable
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import intake, write_state
+from storekeeper.storage import write_state
 from storekeeper.storage.collection import Collection, Moment
 from storekeeper.storage.sqlite import SqliteCollection, writer
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
 from tests.harness.databases import make_file
+from tests.harness.loading import add_all, load_into
 
 LOAD = 3000
 
@@ -67,9 +68,9 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         create(collection, Payload("New", "x" * 200)),
         replace(collection, 1, Payload("Replaced", "x" * 200)),
     ),
-    "load": lambda collection: collection.load(numbered(LOAD)),
+    "load": lambda collection: add_all(collection, numbered(LOAD)),
     "in_session": lambda collection: collection.in_session(
-        lambda session: intake.load(session, numbered(LOAD)), 0.3
+        lambda session: load_into(session, numbered(LOAD)), 0.3
     ),
     "figures": lambda collection: collection.figures(),
     "with_snapshot": lambda collection: collection.with_snapshot(

@@ -13,6 +13,7 @@ from storekeeper.storage import clock, verification
 from storekeeper.storage.clock import MAX_ERROR, MAX_JUMP, ClockWatch
 from tests.harness.collection import create
 from tests.harness.databases import Database, handle
+from tests.harness.loading import add_all
 
 DAY_AND_A_BIT = MAX_ERROR + 60_000
 LESS_THAN_A_DAY = MAX_ERROR - 60_000
@@ -151,11 +152,11 @@ async def test_every_way_to_change_the_list_is_watched(
         with monkeypatch.context() as patch:
             patch.setattr(time, "time_ns", lambda: right() + ten_years)
             await collection.write(Create(Payload("Ahead"), key=("a", 1)))
-            await collection.load([Payload("Imported ahead")])
+            await add_all(collection, [Payload("Imported ahead")])
         await collection.write(Create(Payload("Ahead"), key=("a", 1)))  # a replay dates nothing
         assert (watch.wrong_commits, logged) == (2, [AHEAD])
         await create(collection, Payload("Behind"))
-        await collection.load([Payload("Imported behind")])
+        await add_all(collection, [Payload("Imported behind")])
         assert (watch.wrong_commits, logged) == (4, [AHEAD, BEHIND])
     assert verification.verify(database.url) == []
     [remark] = verification.remarks(database.url)

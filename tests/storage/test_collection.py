@@ -14,6 +14,7 @@ from storekeeper.domain.stores import EXAMPLES, Payload, Store
 from storekeeper.storage.collection import Collection
 from tests.harness.collection import MANY, create, get, listing, numbered, replace, run, stores
 from tests.harness.databases import Database, handle
+from tests.harness.loading import add_all
 from tests.harness.stores import a_row, a_store, a_store_with, content, shown
 
 HUGE = [2**31, 2**32 + 1, 2**63 - 1, 2**63, 2**64 + 1, 10**30]
@@ -46,7 +47,7 @@ class TestCollection:
 
     async def test_a_replace_changes_both_fields_and_keeps_the_id(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3))
+            await add_all(collection, numbered(3))
             assert await replace(collection, 2, Payload("New")) == a_store(2, "New", None, 4)
             assert await get(collection, 2) == a_store(2, "New", None, 4)
             assert [store["name"] for store in await stores(collection)] == [
@@ -192,8 +193,8 @@ class TestCollection:
                 lambda: create(two, Payload("B")),
                 lambda: replace(two, 1, Payload("C")),
                 lambda: replace(one, 2, Payload("C")),
-                lambda: one.load(numbered(2)),
-                lambda: two.load(numbered(2)),
+                lambda: add_all(one, numbered(2)),
+                lambda: add_all(two, numbered(2)),
             ):
                 before = one.change_token(), two.change_token()
                 await write()
@@ -207,8 +208,8 @@ class TestCollection:
     ) -> None:
         async with handle(database) as collection:
             await create(collection, Payload("First"))
-            assert await collection.load(numbered(MANY)) == range(2, MANY + 2)
-            assert not await collection.load([])
+            assert await add_all(collection, numbered(MANY)) == range(2, MANY + 2)
+            assert not await add_all(collection, [])
             assert await create(collection, Payload("Last")) == a_store(
                 MANY + 2, "Last", None, MANY + 2
             )
@@ -228,9 +229,9 @@ class TestCollection:
 
         async with handle(database) as collection:
             with pytest.raises(ZeroDivisionError):
-                await collection.load(failing())
+                await add_all(collection, failing())
             with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the driver says: it is a bug if it happens
-                await collection.load([Payload("Good"), Payload("x" * 31)])
+                await add_all(collection, [Payload("Good"), Payload("x" * 31)])
             assert await stores(collection) == []
             assert await create(collection, Payload("First")) == a_store(1, "First", None, 1)
         assert len(database.changes()) == 1
@@ -239,10 +240,10 @@ class TestCollection:
         async with AsyncExitStack() as stack:
             handles = [await stack.enter_async_context(handle(database)) for _ in range(4)]
             loaded = await asyncio.gather(
-                *(one.load(EXAMPLES, only_if_empty=True) for one in handles)
+                *(add_all(one, EXAMPLES, only_if_empty=True) for one in handles)
             )
             assert sorted(map(list, loaded)) == [[], [], [], [1, 2, 3]]
-            assert await handles[0].load(numbered(5), only_if_empty=True) == range(0)
+            assert await add_all(handles[0], numbered(5), only_if_empty=True) == range(0)
             assert [store["name"] for store in await stores(handles[1])] == [
                 one.name for one in EXAMPLES
             ]
@@ -261,7 +262,7 @@ class TestCollection:
             clients = [
                 asyncio.create_task(client(collection, stop)) for collection in (one, two, one, two)
             ]
-            loads = [*(one.load(numbered(700)) for _ in range(4)), two.load(numbered(9))]
+            loads = [*(add_all(one, numbered(700)) for _ in range(4)), add_all(two, numbered(9))]
             loaded = list(chain(*await asyncio.gather(*loads)))
             stop.set()
             singles = list(chain(*[await task for task in clients]))
@@ -300,7 +301,7 @@ class TestCollection:
 
     async def test_after_closing_every_response_is_unavailable(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(MANY))
+            await add_all(collection, numbered(MANY))
             half_read = await listing(collection)
             assert half_read.rest is not None
             await asyncio.gather(collection.close(), collection.close())
@@ -323,7 +324,7 @@ class TestCollection:
                 lambda: stores(collection, "Store 1"),
                 lambda: create(collection, Payload("Late")),
                 lambda: replace(collection, 1, Payload("Late")),
-                lambda: collection.load(numbered(1)),
+                lambda: add_all(collection, numbered(1)),
             ]
             for question in questions:
                 with pytest.raises(Unavailable):

@@ -18,6 +18,7 @@ from storekeeper.storage.tokens import add_token, revoke_token
 from tests.harness.cases import case
 from tests.harness.collection import create, now, numbered, replace
 from tests.harness.databases import Database, handle
+from tests.harness.loading import add_all
 
 LATE = [4, 2**31, 2**63 - 1]
 """Numbers beyond the latest of three changes."""
@@ -66,7 +67,7 @@ class TestChanges:
 
     async def test_pages_of_either_order_and_of_one_store(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(2))
+            await add_all(collection, numbered(2))
             for number in range(3, 13):
                 await replace(collection, 1 + number % 2, Payload("Store", str(number)))
             everything = list(range(1, 13))
@@ -89,7 +90,7 @@ class TestChanges:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3))
+            await add_all(collection, numbered(3))
             for place in (3, None):
                 found = await page(collection, place)
                 assert (found.changes, found.version) == ([], 3)
@@ -104,7 +105,7 @@ class TestChanges:
         async with handle(database) as collection:
             await collection.check()
             add_token(database.url, Token(0, "anna", "write", hashed(b"x"), 1))
-            await collection.load(numbered(1))
+            await add_all(collection, numbered(1))
             await collection.write(Create(Payload("By anna"), token_number=1))
             await collection.write(Replace(1, Payload("Without a token")))
             revoke_token(database.url, "anna", 2)
@@ -130,7 +131,7 @@ class TestChanges:
 
     async def test_what_json_makes_longer_ends_a_page_too(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(Payload("Escaped", "\x01" * 100_000) for _ in range(5))
+            await add_all(collection, (Payload("Escaped", "\x01" * 100_000) for _ in range(5)))
             found = await page(collection)
             assert len(found.changes) == 5
             assert len(found.encode(with_by=True)) == 1
@@ -139,7 +140,7 @@ class TestChanges:
         """Each page and its version are of one moment: a reader continues after an empty page's
         version."""
         async with handle(database) as one, handle(database) as two:
-            await one.load(numbered(4))
+            await add_all(one, numbered(4))
             stop = asyncio.Event()
 
             async def write(collection: Collection, store: int) -> None:
@@ -183,7 +184,7 @@ class TestChanges:
                 return await page(collection)
 
         async with handle(database) as collection:
-            await collection.load(numbered(2))
+            await add_all(collection, numbered(2))
             await replace(collection, 1, Payload("New"))
         databases.copy(database.url, target.url, lambda *_: None)
         before, after = await read(database), await read(target)
@@ -196,7 +197,7 @@ class TestChanges:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(1))
+            await add_all(collection, numbered(1))
             with databases.write_session(database.url) as session:
                 session.execute("DELETE FROM collection")
             with pytest.raises(Unavailable, match="row"):

@@ -29,6 +29,7 @@ from tests.harness import probe
 from tests.harness.collection import MANY, numbered, run, stores
 from tests.harness.databases import Sqlite, handle, make_file
 from tests.harness.in_process import until
+from tests.harness.loading import add_all
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.probe import LOAD, QUESTIONS
 from tests.harness.process import environment, launch
@@ -214,7 +215,7 @@ def path(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[Path]:
 
         async def main() -> None:
             async with handle(database) as collection:
-                await collection.load(numbered(MANY))
+                await add_all(collection, numbered(MANY))
 
         run(main())
         yield database.path

@@ -18,6 +18,7 @@ from storekeeper.storage.collection import Collection, Moment, Query
 from tests.harness.cases import case
 from tests.harness.collection import MANY, create, get, listing, now, numbered, replace, stores
 from tests.harness.databases import Database, handle
+from tests.harness.loading import add_all
 from tests.harness.stores import a_store, shown, shown_with
 
 TEXTS = [
@@ -51,7 +52,7 @@ class TestLists:
         there = 0
         async with handle(database) as collection:
             for count in (1, 999, 1000, 1001, 1002, MANY):
-                await collection.load(everything[there:count])
+                await add_all(collection, everything[there:count])
                 there = count
                 assert await stores(collection) == expected[:count]
                 assert (
@@ -66,8 +67,8 @@ class TestLists:
         """Between any two of its parts stores are replaced (also out of the filter and into it)
         and created."""
         async with handle(database) as one, handle(database) as two:
-            await one.load(numbered(MANY, "Same"))
-            await one.load([Payload("Other")] * 5)
+            await add_all(one, numbered(MANY, "Same"))
+            await add_all(one, [Payload("Other")] * 5)
             expected = await stores(two, name)
             found = await listing(two, name)
             assert found.rest is not None
@@ -88,7 +89,7 @@ class TestLists:
         none."""
         monkeypatch.setattr(kept_ids, "MAX_KEPT_BYTES", 2 * 8 * (MANY - 1000))
         async with handle(database) as collection:
-            await collection.load(numbered(MANY, "Same"))
+            await add_all(collection, numbered(MANY, "Same"))
             expected = await stores(collection, "Same")
             everything = [await listing(collection) for _ in range(9)]
             begun = [await listing(collection, "Same") for _ in range(2)]
@@ -113,7 +114,7 @@ class TestLists:
     ) -> None:
         """Once, on a page that was not read yet."""
         async with handle(database) as collection:
-            await collection.load(numbered(MANY))
+            await add_all(collection, numbered(MANY))
             expected = [
                 shown_with(number, payload) for number, payload in enumerate(numbered(MANY), 1)
             ]
@@ -132,7 +133,7 @@ class TestLists:
     ) -> None:
         """A list that is read meanwhile sees the present."""
         async with handle(database) as one, handle(database) as two:
-            await one.load(numbered(MANY))
+            await add_all(one, numbered(MANY))
             expected = await stores(two)
             found = await listing(two)
             for number in range(40):
@@ -159,7 +160,7 @@ class TestLists:
                 )
 
         async with handle(database) as one, handle(database) as two:
-            await one.load(numbered(1100, "0"))
+            await add_all(one, numbered(1100, "0"))
             writing = asyncio.create_task(writer(one))
             while not writing.done():
                 turns = [int(store["name"]) for store in await stores(two)]
@@ -191,7 +192,7 @@ class TestLists:
             "A", "\uff21", "a'", 'a"', "null", "true", "k", "\u212a",
         ]  # fmt: skip
         async with handle(database) as collection:
-            await collection.load(Payload(name) for name in names)
+            await add_all(collection, (Payload(name) for name in names))
             for id, name in enumerate(names, 1):
                 assert await stores(collection, name) == [shown(id, name)], name
 
@@ -201,7 +202,7 @@ class TestLists:
         """A body may have 1 MiB, so that one page of stores by number would be a gigabyte."""
         address = "é" * 2**19
         async with handle(database) as collection:
-            await collection.load(Payload("Long", address) for _ in range(12))
+            await add_all(collection, (Payload("Long", address) for _ in range(12)))
             for name in (None, "Long"):
                 found = await listing(collection, name)
                 parts = [found.first] + ([part async for part in found.rest] if found.rest else [])
@@ -218,7 +219,7 @@ class TestLists:
         """A cell of a CSV file may have 1 Mi of characters, which is more than a body."""
         payloads = [Payload("Short"), Payload("Long", character * 2**20), Payload("Short")]
         async with handle(database) as collection:
-            await collection.load(payloads)
+            await add_all(collection, payloads)
             expected = [shown_with(number, payload) for number, payload in enumerate(payloads, 1)]
             assert await stores(collection) == expected
             assert await stores(collection, "Long") == expected[1:2]

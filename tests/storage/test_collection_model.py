@@ -17,6 +17,7 @@ from storekeeper.domain.stores import Payload, PayloadPatch, Store
 from storekeeper.storage.collection import Collection
 from tests.harness.collection import create, get, replace, stores
 from tests.harness.databases import Database, handle
+from tests.harness.loading import add_all
 from tests.harness.stores import a_store_with, content, shown_with
 
 TEXT = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -118,7 +119,7 @@ class Model(RuleBasedStateMachine):
     def load(self, one: int, payloads: list[Payload], only_if_empty: bool) -> None:
         left_alone = only_if_empty and self.stores
         loaded = self.ask(
-            one, lambda collection: collection.load(payloads, only_if_empty=only_if_empty)
+            one, lambda collection: add_all(collection, payloads, only_if_empty=only_if_empty)
         )
         first = len(self.stores) + 1
         assert loaded == range(first, first + (0 if left_alone else len(payloads)))
@@ -133,7 +134,7 @@ class Model(RuleBasedStateMachine):
 
         async def main(collection: Collection) -> None:
             try:
-                await collection.load(failing())
+                await add_all(collection, failing())
             except ZeroDivisionError:
                 return
             raise AssertionError("the error was lost")

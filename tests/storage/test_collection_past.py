@@ -20,6 +20,7 @@ from storekeeper.storage.sqlite import TICK_INTERVAL
 from tests.harness.cases import case
 from tests.harness.collection import MANY, create, get, now, numbered, replace, stores
 from tests.harness.databases import Database, handle
+from tests.harness.loading import add_all
 from tests.harness.stores import a_store, shown_with
 
 LATE = [2500, 2501, 2**31, 2**63 - 1000, 2**63 - 1, 2**63, 10**30]
@@ -55,8 +56,8 @@ class TestPages:
     @pytest.mark.parametrize("name", [None, "Same"])
     async def test_page_after_page_is_the_list(self, database: Database, name: str | None) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(1250, "Same"))
-            await collection.load(numbered(1250, "" if name is None else name))
+            await add_all(collection, numbered(1250, "Same"))
+            await add_all(collection, numbered(1250, "" if name is None else name))
             everything = await stores(collection, name)
             for limit in (
                 999,
@@ -72,7 +73,7 @@ class TestPages:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(5))
+            await add_all(collection, numbered(5))
             everything = await stores(collection)
             for limit in (4, 5, 3, 4, None):
                 _, shown = await page(collection, Query(None, 0, limit))
@@ -83,8 +84,8 @@ class TestPages:
         self, database: Database, name: str | None
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(9))
-            await collection.load(numbered(3, "Store 7"))  # the ids 7, 10, 11, 12
+            await add_all(collection, numbered(9))
+            await add_all(collection, numbered(3, "Store 7"))  # the ids 7, 10, 11, 12
             total = 12 if name is None else None
             expected = {
                 (0, 3): (3, 11),
@@ -102,7 +103,7 @@ class TestPages:
 
     async def test_there_is_nothing_after_the_last(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(MANY, "Same"))
+            await add_all(collection, numbered(MANY, "Same"))
             queries = (Query(), Query("Same"), Query(at=Moment(MANY)))
             for query, after, limit in product(queries, LATE, (None, 1, 1000)):
                 found, part = await page(
@@ -114,7 +115,7 @@ class TestPages:
     async def test_a_limit_counts_stores_however_long_they_are(self, database: Database) -> None:
         """Their addresses fill several pages of the database."""
         async with handle(database) as collection:
-            await collection.load(Payload("Long", "é" * 2**19) for _ in range(12))
+            await add_all(collection, (Payload("Long", "é" * 2**19) for _ in range(12)))
             for query in (Query(), Query("Long"), Query(at=Moment(12))):
                 for after, (ids, last) in {
                     0: ([*range(1, 10)], 9),
@@ -229,7 +230,7 @@ class TestThePast:
 
     async def test_a_moment_later_than_now_is_invalid(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3))
+            await add_all(collection, numbered(3))
             for moment in (
                 Moment(4),
                 Moment(2**63),
@@ -247,7 +248,7 @@ class TestThePast:
 
     async def test_a_moment_of_a_renewed_epoch_has_ended(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3))
+            await add_all(collection, numbered(3))
             before = await now(collection.state())
             renewed = await asyncio.to_thread(databases.epoch, database.url, renew=True)
             assert renewed != before.epoch
@@ -272,7 +273,7 @@ class TestThePast:
     async def test_a_long_list_ends_with_its_epoch(self, database: Database, query: Query) -> None:
         """Else what follows would be of another history, whose changes have the same numbers."""
         async with handle(database) as collection:
-            await collection.load(numbered(MANY, "Same"))
+            await add_all(collection, numbered(MANY, "Same"))
             listing = await now(collection.list(query))
             assert listing.rest is not None
             await asyncio.to_thread(databases.epoch, database.url, renew=True)
@@ -284,7 +285,7 @@ class TestThePast:
         self, database: Database, limit: int | None
     ) -> None:
         async with handle(database) as one, handle(database) as two:
-            await one.load(numbered(MANY))
+            await add_all(one, numbered(MANY))
             expected = await stores(one)
             moment, stop, written = Moment(MANY), asyncio.Event(), asyncio.Event()
 

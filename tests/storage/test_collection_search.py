@@ -18,6 +18,7 @@ from storekeeper.storage import databases, postgres
 from storekeeper.storage.collection import Collection, Listing, Query
 from tests.harness.collection import create, now, numbered, replace, run, state, stores
 from tests.harness.databases import Database, handle
+from tests.harness.loading import add_all
 
 LETTERS = "aAbB01 \t\u00a0äÄa\u0308ßsSİi\u0131\u017fﬁf%_*\"'\\,店\ufdfa\u0435\u0401\U0001f3ea"
 TEXTS = st.text(LETTERS, max_size=12)
@@ -80,7 +81,7 @@ class TestSearches:
     ) -> None:
         async def main() -> None:
             async with handle(database) as collection:
-                await collection.load(payloads)
+                await add_all(collection, payloads)
                 for payload in payloads[:2]:
                     await create(collection, payload)
                 everything = await stores(collection)
@@ -111,7 +112,7 @@ class TestSearches:
     ) -> None:
         names = ["100%", "a_b", "a*b", 'the "A"', "a\\b", "O'Hare", "(x)", "^a.c$"]
         async with handle(database) as collection:
-            await collection.load(Payload(name) for name in [*names, "axb"])
+            await add_all(collection, (Payload(name) for name in [*names, "axb"]))
             for id, name in enumerate(names, 1):
                 assert await found_by(collection, name) == [id]
 
@@ -119,13 +120,13 @@ class TestSearches:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3))
+            await add_all(collection, numbered(3))
             assert await found_by(collection, " \t") == [1, 2, 3]
             assert await found_by(collection, "store\0") == []
 
     async def test_the_store_of_that_number_comes_first_and_once(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(80))
+            await add_all(collection, numbered(80))
             everything = await stores(collection)
             for q, limit in product(("7", "007", " 7 "), (1, 2, 3, 50)):
                 found, after = list[int](), None
@@ -142,7 +143,7 @@ class TestSearches:
 
     async def test_a_number_that_no_store_has_is_a_word(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load([Payload("Gate 66"), Payload("Gate 0"), Payload("9" * 30)])
+            await add_all(collection, [Payload("Gate 66"), Payload("Gate 0"), Payload("9" * 30)])
             assert await found_by(collection, "66") == [1]
             assert await found_by(collection, "0") == [2]
             assert await found_by(collection, "9" * 30) == [3]
@@ -152,7 +153,7 @@ class TestSearches:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(80))
+            await add_all(collection, numbered(80))
             add_keys(
                 database,
                 (3, "Store Number", "Ä-17 b"),
@@ -171,7 +172,9 @@ class TestSearches:
     async def test_a_page_of_very_large_stores_comes_in_parts(self, database: Database) -> None:
         async with handle(database) as collection:
             large = "x" * 2**20
-            await collection.load(Payload(f"Large {number}", large) for number in range(1, 13))
+            await add_all(
+                collection, (Payload(f"Large {number}", large) for number in range(1, 13))
+            )
             page = await searched(collection, "12")
             assert ids_of(page) == [12]
             page = await searched(collection, "large")
@@ -184,7 +187,7 @@ class TestSearches:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3000))
+            await add_all(collection, numbered(3000))
             query = Query(limit=1000, search=search.parse("store"))
 
             async def rename() -> None:
@@ -211,7 +214,7 @@ class TestSearches:
             postgres._STATEMENTS, b"search timeout", "SET LOCAL statement_timeout = 1"
         )
         async with handle(database) as collection:
-            await collection.load(numbered(20_000))
+            await add_all(collection, numbered(20_000))
             with pytest.raises(Unavailable, match="narrow the search") as refused:
                 await searched(collection, "no store has this")
             assert refused.value.outcome is Outcome.NONE
@@ -223,7 +226,7 @@ class TestSearches:
     ) -> None:
         monkeypatch.setattr("storekeeper.domain.search.TIMEOUT", 30.0)
         async with handle(database) as collection:
-            await collection.load(numbered(2000))
+            await add_all(collection, numbered(2000))
             many = [searched(collection, f"{number} road") for number in range(1, 60)]
             assert [ids_of(page)[0] for page in await asyncio.gather(*many)] == list(range(1, 60))
         monkeypatch.setattr("storekeeper.domain.search.TIMEOUT", 0.001)

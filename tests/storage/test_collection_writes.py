@@ -18,6 +18,7 @@ from storekeeper.storage.collection import Collection
 from tests.harness.collection import create, get, listing, numbered, stores
 from tests.harness.databases import Database, handle
 from tests.harness.in_process import until
+from tests.harness.loading import add_all
 from tests.harness.stores import a_store
 
 CLIENTS = 100
@@ -49,7 +50,7 @@ class TestConditions:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3))
+            await add_all(collection, numbered(3))
             good = Replace(2, Payload("Good"), if_match=await tags(collection, 9, 2))
             assert await written(collection, good) == a_store(2, "Good", None, 4)
             with pytest.raises(
@@ -70,7 +71,7 @@ class TestConditions:
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(1))
+            await add_all(collection, numbered(1))
             for seen in (await tags(collection, 1), ANY):
                 with pytest.raises(PreconditionFailed):
                     await collection.write(Replace(1, Payload("New"), if_none_match=seen))
@@ -105,7 +106,7 @@ class TestConditions:
         self, database: Database, kind: type[Command]
     ) -> None:
         async with handle(database) as one, handle(database) as two:
-            await one.load(numbered(1))
+            await add_all(one, numbered(1))
             condition = await tags(one, 1)
 
             def command(number: int) -> Command:
@@ -130,7 +131,7 @@ class TestConditions:
     ) -> None:
         """Only its key makes a repeat of a request (decision 34)."""
         async with handle(database) as collection:
-            await collection.load(numbered(1))
+            await add_all(collection, numbered(1))
             edit = Replace(1, Payload("Edited", "x"), if_match=await tags(collection, 1))
             keyed = msgspec.structs.replace(edit, key=("attempt", 1))
             assert await written(collection, keyed) == a_store(1, "Edited", "x", 2)
@@ -146,7 +147,7 @@ class TestConditions:
     ) -> None:
         """Several write the same content at once: only one of them may have counted."""
         async with handle(database) as one, handle(database) as two:
-            await one.load([Payload("Counter", "0")])
+            await add_all(one, [Payload("Counter", "0")])
 
             async def count_up(number: int) -> None:
                 collection = (one, two)[number % 2]
@@ -187,7 +188,7 @@ class TestPatches:
 
     async def test_it_writes_what_it_has_and_keeps_the_rest(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load([Payload("Old", "1 Road")] * len(PATCHED))
+            await add_all(collection, [Payload("Old", "1 Road")] * len(PATCHED))
             sent = [
                 (collection, Patch(id, PayloadPatch(name, address)))
                 for id, (name, address, _) in enumerate(PATCHED, 1)
@@ -208,7 +209,7 @@ class TestPatches:
         """Neither sends a condition; in one batch, and over two handles."""
         async with handle(database) as one, handle(database) as two:
             for id, other in ((1, one), (2, two)):
-                await one.load([Payload("Old", "1 Road")])
+                await add_all(one, [Payload("Old", "1 Road")])
                 await outcomes(
                     (one, Patch(id, PayloadPatch("New"))),
                     (other, Patch(id, PayloadPatch(address="2 Road"))),
@@ -222,7 +223,7 @@ class TestPatches:
         self, database: Database
     ) -> None:
         async with handle(database) as one:
-            await one.load([Payload("Old", "1 Road")])
+            await add_all(one, [Payload("Old", "1 Road")])
             await outcomes(
                 (one, Replace(1, Payload("Newer"))),
                 (one, Patch(1, PayloadPatch(address="2 Road"))),
@@ -238,7 +239,7 @@ class TestPatches:
         self, database: Database
     ) -> None:
         async with handle(database) as one:
-            await one.load([Payload("Old", "1 Road")])
+            await add_all(one, [Payload("Old", "1 Road")])
             current = await tags(one, 1)
             patch = Patch(1, PayloadPatch("New"), current, key=("k", 1))
             assert await written(one, patch) == a_store(1, "New", "1 Road", 2)
@@ -266,7 +267,7 @@ class TestPatches:
             monkeypatch.setattr(writer, "MAX_KEPT_BYTES", 100)
         addresses = ["a" * 40, "b" * 60, "c" * 61, "d" * 300, "", "e" * 50]
         async with handle(database) as one:
-            await one.load([Payload("Old", address) for address in addresses])
+            await add_all(one, [Payload("Old", address) for address in addresses])
             for name in ("New", "Newer"):  # the second time, half of them are replays
                 patches = [
                     Patch(id, PayloadPatch("New" if id % 2 else name), key=(f"k{id}", id % 2))
@@ -358,7 +359,7 @@ class TestKeys:
 
     async def test_a_replay_comes_before_conditions(self, database: Database) -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(1))
+            await add_all(collection, numbered(1))
             command = Replace(1, Payload("Edited"), await tags(collection, 1), key=("1", 1))
             await written(collection, command)
             await written(collection, Replace(1, Payload("Later")))

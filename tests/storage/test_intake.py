@@ -20,6 +20,7 @@ from storekeeper.storage import databases, intake
 from tests.harness.collection import run
 from tests.harness.databases import KINDS, Database, handle
 from tests.harness.imports import counts, import_into, import_or_replay
+from tests.harness.loading import rows_of
 from tests.harness.transfers import fill_with
 
 ALPHA, BETA, GAMMA = Payload("Alpha", "1 Road"), Payload("Beta"), Payload("Gamma", "3 Road")
@@ -338,7 +339,7 @@ class TestImport:
         fill_with(database, [ALPHA])
 
         def broken() -> Iterator[SheetRow]:
-            yield from intake.rows_of([BETA])
+            yield from rows_of([BETA])
             raise ZeroDivisionError
 
         opened = databases.database(database.url)

@@ -19,7 +19,7 @@ from storekeeper.domain.errors import EpochEnded, InvalidInput, StorekeeperError
 from storekeeper.domain.parameters import Parameter
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
-from storekeeper.domain.stores import Payload, Store
+from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import Token
 from storekeeper.storage import intake
 from storekeeper.storage.intake import Session
@@ -269,13 +269,6 @@ class Collection(Protocol):
 
         It waits for other writers for up to `lock_timeout` seconds.
         """
-
-    async def load(self, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-        """Create all of `payloads` in their order, or none; return their ids: see
-        `intake.load`."""
-        return await self.in_session(
-            lambda session: intake.load(session, payloads, only_if_empty=only_if_empty)
-        )
 
     async def with_snapshot(self, work: Callable[[Snapshot], T], interruption: Interruption) -> T:
         """Call `work` on a thread, with a snapshot; return what it returns, raise what it raises.

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
-from msgspec.structs import astuple
 
 from storekeeper.domain.commands import matches, tag
 from storekeeper.domain.errors import KeyReused, PreconditionFailed, Unavailable
@@ -28,7 +27,6 @@ from storekeeper.domain.intake import (
 )
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
 from storekeeper.domain.search import MAX_SEARCHED_LENGTH
-from storekeeper.domain.stores import Payload
 from storekeeper.storage import clock
 from storekeeper.storage.sql import CHANGES, CONTENT, FIELDS
 
@@ -128,28 +126,6 @@ def import_rows(
     if plan.report.created or plan.report.replaced:
         clock.WATCH.committed(now, plan.numbers.at)
     return plan
-
-
-def load(session: Session, payloads: Iterable[Payload], *, only_if_empty: bool = False) -> range:
-    """Create all of `payloads` in their order, or none; return their ids. Reads them once, and
-    keeps none.
-
-    With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
-    """
-    try:
-        plan = import_rows(session, rows_of(payloads), Import(add=not only_if_empty))
-    except NeedsMatch:
-        return range(0)
-    assert isinstance(plan, Plan)
-    return plan.ids
-
-
-def rows_of(payloads: Iterable[Payload]) -> Iterable[SheetRow]:
-    """Return the rows that create these stores."""
-    return (
-        SheetRow(place, place, None, None, None, 1, *astuple(each))
-        for place, each in enumerate(payloads, 1)
-    )
 
 
 def _refuse(plan: Plan) -> None:

@@ -16,6 +16,7 @@ from storekeeper.concurrency import slow_readers
 from storekeeper.domain.stores import Payload
 from storekeeper.http.connection import Connection
 from tests.harness.in_process import Inside, Line, exchange, inside, last_response, tick, until
+from tests.harness.loading import add_all
 from tests.harness.machine import mounted
 from tests.harness.metrics import parse, series
 from tests.harness.wire import request
@@ -57,7 +58,7 @@ async def test_slow_readers_keep_nobody_from_an_export(
     """The one that has read nothing for longest gives way, and does not take it for whole."""
     monkeypatch.setattr(exports, "MAX_SENT", 3)
     async with inside(tmp_path) as service:
-        await service.collection.load(LARGE)
+        await add_all(service.collection, LARGE)
         whole = (await exchange(service, request("GET", "/api/export"))).body
         readers = [await begun(service) for _ in range(exports.MAX_SENT)]
         full = await exchange(service, request("GET", "/api/export"))
@@ -83,7 +84,7 @@ async def test_one_that_reads_a_part_now_and_then_gives_way_too(
 ) -> None:
     monkeypatch.setattr(exports, "MAX_SENT", 1)
     async with inside(tmp_path) as service:
-        await service.collection.load(LARGE)
+        await add_all(service.collection, LARGE)
         connection, line = await begun(service)
         now = time.monotonic()
         for seconds in range(1, 12):
@@ -102,7 +103,7 @@ async def test_a_client_that_leaves_makes_room_at_once(
     monkeypatch.setattr(exports, "MAX_SENT", 1)
     monkeypatch.setattr(exports, "MAX_WRITTEN", 1)
     async with inside(tmp_path) as service:
-        await service.collection.load(LARGE)
+        await add_all(service.collection, LARGE)
         application: Any = service.service.runtime.application
         exporting = application._planners["export"].__self__
         gc.collect()
@@ -129,7 +130,7 @@ async def test_a_client_that_leaves_makes_room_at_once(
 
 async def test_no_more_than_four_are_written_at_once(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
-        await service.collection.load(LARGE)
+        await add_all(service.collection, LARGE)
         lines = [service.connect() for _ in range(exports.MAX_WRITTEN + 2)]
         for connection, _ in lines:
             connection.data_received(request("GET", "/api/export?q=nothing"))
@@ -167,7 +168,7 @@ async def test_a_full_folder_of_temporary_files_is_503_and_nothing_stays(
     """Where the sheet does not fit, where its file does not, where nothing does."""
     stores = [Payload(f"Store {number}", os.urandom(500).hex()) for number in range(500)]
     async with inside(tmp_path) as service:
-        await service.collection.load(stores)
+        await add_all(service.collection, stores)
         with small_folder(tmp_path / "small", size, monkeypatch) as small:
             for method in ("GET", "HEAD"):
                 for format in FORMATS:
@@ -191,7 +192,7 @@ async def test_a_full_folder_of_temporary_files_is_503_and_nothing_stays(
 
 async def test_head_responds_as_get(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
-        await service.collection.load([Payload("Long", "x" * 32_768)])
+        await add_all(service.collection, [Payload("Long", "x" * 32_768)])
         for query in (
             *(f"?format={format}" for format in FORMATS),
             "?q=nothing&format=xlsx",
@@ -219,7 +220,7 @@ async def test_an_export_that_takes_too_long_is_503_whatever_it_waits_for(
     """As rows are read, also those that a search does not find."""
     monkeypatch.setattr(exports, "WRITE_TIMEOUT", -1)  # looked at after 256 rows
     async with inside(tmp_path) as service:
-        await service.collection.load([Payload("A")] * 256)
+        await add_all(service.collection, [Payload("A")] * 256)
         for method in ("GET", "HEAD"):
             for query in ("", "?q=nothing", "?format=xlsx", "?at=256"):
                 got = await exchange(service, request(method, f"/api/export{query}"))

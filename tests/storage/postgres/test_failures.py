@@ -31,6 +31,7 @@ from tests.harness.databases import make, opened, postgres
 from tests.harness.garbage import no_garbage
 from tests.harness.in_process import exchange, inside, settled, statuses
 from tests.harness.in_process import until as until_inside
+from tests.harness.loading import add_all
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.metrics import parse, series
 from tests.harness.postgres_server import Server, either, folder, replicated, running
@@ -539,7 +540,7 @@ async def test_a_server_that_stands_still_keeps_no_export_and_no_scrape_waiting(
 
     monkeypatch.setattr(exports, "within", freezing)
     async with inside(tmp_path, database=server.new_database()) as service:
-        await service.collection.load([Payload("Store", "x" * 30_000)] * 1000)
+        await add_all(service.collection, [Payload("Store", "x" * 30_000)] * 1000)
         application: Any = service.service.runtime.application
         exporting = application._planners["export"].__self__
         get = request("GET", f"/api/export?format={format}")

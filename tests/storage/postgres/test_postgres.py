@@ -26,6 +26,7 @@ from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness import weakened
 from tests.harness.collection import create, get, listing, now, numbered, replace
 from tests.harness.databases import Postgres, Sqlite, handle, make, postgres
+from tests.harness.loading import add_all
 from tests.harness.process import serving, start
 from tests.harness.stores import a_store, shown_with
 from tests.oracles.promises import until
@@ -54,7 +55,7 @@ def logged(database: Postgres) -> Postgres:
 
 
 async def warm(collection: Collection) -> None:
-    await collection.load(numbered(20))
+    await add_all(collection, numbered(20))
     await asyncio.gather(
         get(collection, 1), listing(collection, "x"), create(collection, Payload("x"))
     )
@@ -142,7 +143,7 @@ async def test_a_read_that_arrives_while_another_is_under_way_is_asked_after_it_
     """It must not be given the response of a query that was sent before the write before it was
     acknowledged."""
     async with handle(database) as one, handle(database) as two:
-        await one.load(numbered(50))
+        await add_all(one, numbered(50))
         stop = asyncio.Event()
 
         async def readers() -> None:
@@ -194,7 +195,7 @@ async def test_lists_are_byte_for_byte_those_of_sqlite(database: Postgres, tmp_p
         return found.first
 
     async with handle(database) as one, handle(Sqlite(tmp_path)) as other:
-        await asyncio.gather(one.load(payloads), other.load(payloads))
+        await asyncio.gather(add_all(one, payloads), add_all(other, payloads))
         everything = await parts(one, None)
         assert everything == await parts(other, None)
         encoded = [shown_with(id, payload) for id, payload in enumerate(payloads, 1)]
@@ -264,7 +265,7 @@ async def test_examples_ask_for_no_lock_where_there_are_stores(database: Postgre
         with psycopg.connect(database.url) as other:
             other.execute(f"SELECT * FROM {COLLECTION_TABLE} FOR UPDATE".encode())
             async with asyncio.timeout(10):
-                assert not await collection.load(EXAMPLES, only_if_empty=True)
+                assert not await add_all(collection, EXAMPLES, only_if_empty=True)
 
 
 def test_a_start_waits_for_no_lock_of_the_tables_nor_does_a_stop(

@@ -20,6 +20,7 @@ from tests.harness.client import load
 from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, make, postgres
+from tests.harness.loading import add_all
 from tests.harness.process import refused
 from tests.harness.stores import an_export
 from tests.oracles.promises import until
@@ -52,7 +53,7 @@ def older(database: Postgres) -> Postgres:
 
     async def main() -> None:
         async with handle(database) as collection:
-            await collection.load(numbered(3))
+            await add_all(collection, numbered(3))
             await replace(collection, 2, Payload("B"))
 
     run(main())
@@ -242,14 +243,14 @@ async def test_a_publication_of_all_tables_disturbs_no_start_no_upgrade_and_no_w
     async with handle(database) as collection:
         await create(collection, Payload("A"))
         await replace(collection, 1, Payload("B"))
-        await collection.load([Payload("C")])
+        await add_all(collection, [Payload("C")])
         assert (await state(collection))[:2] == (2, 3)
 
 
 def test_ten_first_starts_at_once_put_in_the_examples_once(database: Postgres) -> None:
     async def first_start() -> range:
         async with handle(database) as collection:
-            return await collection.load(EXAMPLES, only_if_empty=True)
+            return await add_all(collection, EXAMPLES, only_if_empty=True)
 
     async def main() -> list[range]:
         return await asyncio.gather(*(first_start() for _ in range(10)))
@@ -348,7 +349,7 @@ async def test_numbers_that_were_not_restored_whole_are_no_bug(
             create(collection, Payload("Second")),
             listing(collection),
             listing(collection, "First"),
-            collection.load(EXAMPLES),
+            add_all(collection, EXAMPLES),
             now(collection.state()),
             collection.check(),
             now(collection.get_at(1, Moment(1))),

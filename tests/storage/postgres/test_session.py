@@ -29,6 +29,7 @@ from tests.harness.client import load
 from tests.harness.collection import create, get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, make, postgres
+from tests.harness.loading import add_all
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import free_port
@@ -143,7 +144,7 @@ async def _create(collection: Collection, _: Path) -> None:
 
 
 async def _import(collection: Collection, _: Path) -> None:
-    await collection.load(numbered(3))
+    await add_all(collection, numbered(3))
 
 
 WAYS: dict[str, Callable[[Collection, Path], Coroutine[Any, Any, None]]] = {
@@ -209,7 +210,7 @@ async def test_a_copy_whose_wait_for_the_standby_is_cancelled_is_no_success(
     inherit(client_min_messages="error")
     server = postgres()
     async with handle(Postgres(source)) as collection:
-        await collection.load(numbered(3))
+        await add_all(collection, numbered(3))
     make(database.url)
     with configured(server, "synchronous_standby_names", "nobody"):
         copying = asyncio.create_task(
@@ -254,7 +255,7 @@ async def test_an_import_beside_writers_goes_through_whatever_isolation_is_the_d
             yield Payload("Imported")
             asyncio.run_coroutine_threadsafe(write(), loop).result(30)
 
-        assert await collection.load(source()) == range(2, 3)
+        assert await add_all(collection, source()) == range(2, 3)
         assert [store["name"] for store in await stores(collection)] == ["Beside", "Imported"]
 
 
@@ -366,7 +367,7 @@ async def keep_the_promises(database: Postgres, folder: Path) -> None:
         )
         assert done[0] == a_store(3, "C", None, 5)
         assert isinstance(done[1], Unavailable)
-        assert len(await two.load(slowly(folder))) == 2
+        assert len(await add_all(two, slowly(folder))) == 2
         names = [first.name, second.name, "C", "Store 1", "Store 2"]
         assert [(store["id"], store["name"]) for store in await stores(two)] == list(
             enumerate(names, 1)
@@ -442,7 +443,7 @@ async def test_a_schema_that_comes_to_stand_before_the_collection_changes_nothin
         administer(database, f"CREATE SCHEMA {USER} AUTHORIZATION {USER}")
         async with handle(database) as after:
             assert await create(after, Payload("Second")) == a_store(2, "Second", None, 2)
-            assert len(await after.load(numbered(1))) == 1
+            assert len(await add_all(after, numbered(1))) == 1
         # What stands there under the same names has never been ours.
         administer(database, f"CREATE TABLE {USER}.stores (LIKE public.stores)")
         administer(
@@ -499,7 +500,7 @@ async def test_a_write_that_the_database_swallows_is_not_acknowledged(
         await create(collection, Payload("First"))
         administer(database, SWALLOWED[what])
         with pytest.raises((Unavailable, CannotStart)):
-            await collection.load(numbered(2))
+            await add_all(collection, numbered(2))
         assert len(database.changes()) == 1
         for write in (
             create(collection, Payload("Second")),
@@ -511,7 +512,7 @@ async def test_a_write_that_the_database_swallows_is_not_acknowledged(
 
 async def test_a_list_that_a_policy_would_shorten_is_refused(database: Postgres) -> None:
     async with handle(database) as collection:
-        await collection.load(numbered(3))
+        await add_all(collection, numbered(3))
         administer(database, SWALLOWED["a policy"])
         for question in (listing(collection), get(collection, 1), listing(collection, "Store 3")):
             with pytest.raises(Unavailable):
@@ -524,7 +525,7 @@ async def test_a_copy_that_the_database_swallows_is_refused(
 ) -> None:
     source = f"sqlite:///{tmp_path}/stores.db"
     async with handle(Postgres(source)) as collection:
-        await collection.load(numbered(3))
+        await add_all(collection, numbered(3))
     make(database.url)
     administer(database, SWALLOWED[what])
     with pytest.raises(databases.CopyFailed):

@@ -23,6 +23,7 @@ from tests.harness.client import fill
 from tests.harness.collection import MANY, create, get, now, numbered
 from tests.harness.command import run
 from tests.harness.databases import Sqlite, handle, make_file
+from tests.harness.loading import add_all
 from tests.harness.process import TIMEOUT, Running, ask, refused, serving
 from tests.harness.stores import a_store, shown
 from tests.harness.system_calls import SYNCS, injected, injecting
@@ -97,7 +98,7 @@ async def test_once_a_damaged_page_was_met_nothing_more_is_acknowledged(
                 await get(collection, BAD)
         assert await get(collection, 1) == a_store(1, "Store 1", "1 Road", 1)
         written.append(create(collection, Payload("New")))
-        for refused in (*written, collection.check(), collection.load(numbered(1))):
+        for refused in (*written, collection.check(), add_all(collection, numbered(1))):
             with pytest.raises(Unavailable, match="The database is damaged"):
                 await refused
 
@@ -172,7 +173,7 @@ async def test_after_damage_no_thread_writes_beside_the_writer(damaged: Path) ->
     async with handle(Sqlite(damaged.parent)) as collection:
         with pytest.raises(Unavailable, match="is damaged"):
             await get(collection, BAD)
-        for writing in (collection.mark_used([1], 10**13), collection.load(numbered(1))):
+        for writing in (collection.mark_used([1], 10**13), add_all(collection, numbered(1))):
             with pytest.raises(Unavailable, match="is damaged"):
                 await writing
         assert [token.used for token in await collection.tokens()] == [None]

@@ -22,6 +22,7 @@ from tests.harness.client import until
 from tests.harness.collection import create
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, make_file
+from tests.harness.loading import add_all
 from tests.harness.process import TIMEOUT, Running, serving
 from tests.harness.stores import a_row
 
@@ -175,7 +176,7 @@ def mark(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
 
 
 def load(collection: SqliteCollection) -> Coroutine[Any, Any, object]:
-    return collection.load(EXAMPLES)
+    return add_all(collection, EXAMPLES)
 
 
 @pytest.mark.parametrize("work", [mark, load])

@@ -27,6 +27,7 @@ from tests.harness.cases import thorough
 from tests.harness.client import fill
 from tests.harness.collection import get, numbered, run
 from tests.harness.databases import Sqlite, handle, make_file
+from tests.harness.loading import add_all, load_into
 from tests.harness.machine import mounted, without_rights
 from tests.harness.process import TIMEOUT, serving
 from tests.harness.system_calls import injected
@@ -165,7 +166,7 @@ def read_snapshot(path: Path) -> None:
 def load_examples(path: Path) -> None:
     make_file(path)
     with open_session(path, lock_timeout=connections.START_TIMEOUT) as session:
-        assert intake.load(session, EXAMPLES) == range(6, 9)
+        assert load_into(session, EXAMPLES) == range(6, 9)
 
 
 def open_service(path: Path) -> None:
@@ -320,7 +321,7 @@ async def test_a_process_that_stood_still_reads_the_epoch_before_it_responds(
 ) -> None:
     database = Sqlite(tmp_path)
     async with handle(database) as collection:
-        await collection.load(numbered(1))
+        await add_all(collection, numbered(1))
         renewed = databases.epoch(database.url, renew=True)
         time.sleep(1.1)
         store = await get(collection, 1)

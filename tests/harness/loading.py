@@ -1,0 +1,42 @@
+"""How tests put many stores into a collection at once: by an import."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import astuple
+
+from storekeeper.domain.intake import Import, NeedsMatch, Plan, SheetRow
+from storekeeper.domain.stores import Payload
+from storekeeper.storage.collection import Collection
+from storekeeper.storage.intake import Session, import_rows
+
+
+async def add_all(
+    collection: Collection, payloads: Iterable[Payload], *, only_if_empty: bool = False
+) -> range:
+    """Create stores in their order, or none; return their ids."""
+    return await collection.in_session(
+        lambda session: load_into(session, payloads, only_if_empty=only_if_empty)
+    )
+
+
+def load_into(
+    session: Session, payloads: Iterable[Payload], *, only_if_empty: bool = False
+) -> range:
+    """Create stores in their order, or none; return their ids. Read them once, and keep none.
+
+    With `only_if_empty`, a collection that has stores is left as it is, and the result is range(0).
+    """
+    try:
+        plan = import_rows(session, rows_of(payloads), Import(add=not only_if_empty))
+    except NeedsMatch:
+        return range(0)
+    assert isinstance(plan, Plan)
+    return plan.ids
+
+
+def rows_of(payloads: Iterable[Payload]) -> Iterable[SheetRow]:
+    """Return the rows that create these stores."""
+    return (
+        SheetRow(place, place, None, None, None, 1, *astuple(each))
+        for place, each in enumerate(payloads, 1)
+    )
