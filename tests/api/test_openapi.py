@@ -280,7 +280,7 @@ def assert_example(name: str, title: str, sent: dict[str, Any]) -> None:
     assert "WRITE_EXAMPLES" in os.environ, (
         f"{name}, {title}: the service sends {sent}; `make examples` writes it"
     )
-    file = Path(docs.__file__).with_name("pages") / "openapi.json"
+    file = Path(docs.__file__).parents[1] / "pages" / "openapi.json"
     before, start, rest = file.read_text().partition(f'{json.dumps(title)}: {{"value": ')
     _, end = json.JSONDecoder().raw_decode(rest)
     file.write_text(f"{before}{start}{json.dumps(sent)}{rest[end:]}")
