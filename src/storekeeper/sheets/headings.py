@@ -14,7 +14,7 @@ _MAX_HEADING_LENGTH = 60
 _MIN_PART_LENGTH = 4
 """Characters of a word that says what a longer heading means; shorter ones mean something else."""
 
-_POSTCODE = "post ?code|zip|plz|cp|cap|cep|postal code|postleitzahl|code postal|kod pocztowy"
+_POSTCODE = "post ?code|zip|plz|cp|c p|cap|cep|postal code|postleitzahl|code postal|kod pocztowy"
 _TOWN = "city|town|ort|stadt|ville|citta|miasto|ciudad|localidad|plaats|commune"
 _STORE = "store|shop|branch|site|location|outlet|record|unit|dealer|restaurant|warehouse"
 _STORE += "|customer|client|external|internal|legacy|our|loc|facility|station"

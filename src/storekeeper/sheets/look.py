@@ -1,12 +1,13 @@
 """What a file is: all that was found out about it, as one answer; and the refusal of a file that
 can be read in more than one way."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from urllib.parse import quote
 
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
-from storekeeper.sheets import FIELDS, BadFile
+from storekeeper.sheets import FIELDS, BadFile, Record
 from storekeeper.sheets.columns import unique
 from storekeeper.sheets.delimiters import DELIMITERS
 from storekeeper.sheets.looks import (
@@ -29,6 +30,11 @@ _CANNOT_TELL = (
     " and numbers come without their format (17 for 00017): save it as XLSX if that matters"
 )
 _MAX_LISTED = 20
+_MAX_LAST = 5
+_SUMS = {
+    *("total", "totals", "grand total", "subtotal", "sum", "summe", "gesamt", "insgesamt"),
+    *("total general", "totale", "totaal", "razem", "suma", "celkem", "итого", "合計", "合计"),
+}
 _MAX_ENCODINGS = 5
 
 Parameters = Mapping[str, str | list[str]]
@@ -40,7 +46,8 @@ def look_at(sheet: Sheet, asked: AskLook) -> Look:
     rows.check()
     survey = Survey(len(rows.names))
     sample: list[SampleRow] = []
-    survey.add(_noted(rows, sample))
+    last: deque[Record] = deque(maxlen=_MAX_LAST)
+    survey.add(_noted(rows, sample, last))
     columns = _columns(sheet, rows, survey)
     file = File(
         columns,
@@ -77,7 +84,7 @@ def look_at(sheet: Sheet, asked: AskLook) -> Look:
             if column.name and not use and not _is_made_up(sheet, column)
         ],
         dropped=proposal.dropped,
-        notes=_notes(sheet, proposal),
+        notes=[*_notes(sheet, proposal), *_sums(last)],
         unsaid=unsaid,
         parameters=parameters,
         command=as_options(parameters),
@@ -162,9 +169,12 @@ def _in_each(look: Look) -> str:
     return f" ({', '.join(examples)})"
 
 
-def _noted(rows: SheetRows, sample: list[SampleRow]) -> Iterable[Sequence[object]]:
-    """Yield the cells of all rows, and note the first ones."""
+def _noted(
+    rows: SheetRows, sample: list[SampleRow], last: deque[Record]
+) -> Iterable[Sequence[object]]:
+    """Yield the cells of all rows, and note the first ones and the last ones."""
     for line, cells in rows.records():
+        last.append((line, cells))
         if len(sample) < MAX_SAMPLE_ROWS:
             texts = [_text(cell) for cell in cells[:MAX_COLUMNS_SHOWN]]
             sample.append(SampleRow(line, texts))
@@ -216,6 +226,15 @@ def _notes(sheet: Sheet, proposal: Proposal) -> list[str]:
         names = ", ".join(f'"{shown(name, MAX_BRIEF_LENGTH)}"' for name in proposal.dropped)
         notes.append(f"Not used, although it looks like a part of an address: {names}")
     return notes
+
+
+def _sums(last: Iterable[Record]) -> list[str]:
+    """Return a note for each of the last rows that looks like a sum."""
+    return [
+        f"Line {line} looks like a sum, and would be a store: {_named([_text(each) for each in cells])}"
+        for line, cells in last
+        if any(_text(cell).strip().rstrip(":").casefold() in _SUMS for cell in cells)
+    ]
 
 
 # The reading as parameters.

@@ -165,7 +165,18 @@ def _template(places: Mapping[str, int], names: Mapping[str, str]) -> str:
     else:
         town = [group("postcode", "city")]
     parts = [*streets, alone("place"), *town, alone("country")]
+    if _begins_with_postcode(places):
+        parts.remove(alone("postcode"))
+        parts[0] = f"{alone('postcode')} {parts[0]}"
     return ", ".join(part for part in parts if part)
+
+
+def _begins_with_postcode(places: Mapping[str, int]) -> bool:
+    """Return whether the postcode stands left of an address that has the town, as in Japan."""
+    if "postcode" not in places or {"city", "state", "county"} & set(places):
+        return False
+    streets = [places[role] for role in ("address", "street", "number") if role in places]
+    return bool(streets) and places["postcode"] < min(streets)
 
 
 def _with_state(places: Mapping[str, int], names: Mapping[str, str]) -> list[str]:
