@@ -108,7 +108,8 @@ def _known(letters: list[str], encoding: str) -> float:
 
 def _known_narrow(letters: list[str]) -> float:
     """Return how many of these letters belong to the one language that has most of them."""
-    best = max(sum(each in alphabet for each in letters) for alphabet in _ALPHABETS)
+    counts = [sum(each in alphabet for each in letters) for alphabet in _ALPHABETS]
+    best: float = max(counts)
     # What few people write comes after what is as likely by its letters.
     best = max(best, 0.99 * sum(each in _ICELANDIC for each in letters))
     scripts = [_script(each) for each in letters]

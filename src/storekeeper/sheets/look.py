@@ -230,11 +230,13 @@ def _notes(sheet: Sheet, proposal: Proposal) -> list[str]:
 
 def _sums(last: Iterable[Record]) -> list[str]:
     """Return a note for each of the last rows that looks like a sum."""
-    return [
-        f"Line {line} looks like a sum, and would be a store: {_named([_text(each) for each in cells])}"
-        for line, cells in last
-        if any(_text(cell).strip().rstrip(":").casefold() in _SUMS for cell in cells)
-    ]
+    notes = []
+    for line, cells in last:
+        texts = [_text(cell).strip() for cell in cells]
+        if any(text.rstrip(":").casefold() in _SUMS for text in texts):
+            told = _named([text for text in texts if text])
+            notes.append(f"Line {line} looks like a sum, and would be a store: {told}")
+    return notes
 
 
 # The reading as parameters.

@@ -150,24 +150,21 @@ def _template(places: Mapping[str, int], names: Mapping[str, str]) -> str:
         used = sorted((each for each in roles if each in places), key=lambda each: places[each])
         return " ".join(f"{{{names[each]}}}" for each in used)
 
-    def alone(role: str) -> str:
-        return group(role)
-
     if "address" in places and "street" in places:
-        streets = [alone("address"), group("number", "street")]
+        streets = [group("address"), group("number", "street")]
     else:
         streets = [group("number", "street", "address")]
-    streets += [alone("line 2"), alone("line 3"), alone("district")]
+    streets += [group("line 2"), group("line 3"), group("district")]
     if "state" in places:
         town = _with_state(places, names)
     elif "county" in places:
-        town = [alone("city"), alone("county"), alone("postcode")]
+        town = [group("city"), group("county"), group("postcode")]
     else:
         town = [group("postcode", "city")]
-    parts = [*streets, alone("place"), *town, alone("country")]
+    parts = [*streets, group("place"), *town, group("country")]
     if _begins_with_postcode(places):
-        parts.remove(alone("postcode"))
-        parts[0] = f"{alone('postcode')} {parts[0]}"
+        parts.remove(group("postcode"))
+        parts[0] = f"{group('postcode')} {parts[0]}"
     return ", ".join(part for part in parts if part)
 
 

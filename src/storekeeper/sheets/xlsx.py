@@ -5,26 +5,18 @@ empty cell.
 """
 
 import posixpath
-import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from math import isfinite
 from typing import IO
 from xml.parsers import expat
 
 from storekeeper.sheets import BadFile, Record
-from storekeeper.sheets.cells import BadCell
-from storekeeper.sheets.formats import BUILT_IN, GENERAL, Show, general, shower
-
-MAX_COLUMN = 16_384
-MAX_CELL_LENGTH = 2**20
-
-_MAX_PARTS = MAX_CELL_LENGTH // 128
-"""Pieces of a cell that the parser tells one by one: each has a line, or some kilobytes."""
+from storekeeper.sheets.formats import BUILT_IN, GENERAL, Show, shower
+from storekeeper.sheets.xlsx_elements import SheetReader, TextReader, local_name
 
 _PART_BYTES = 64 * 1024
 _DAMAGED = (
@@ -32,8 +24,6 @@ _DAMAGED = (
     *(ValueError, TypeError, NotImplementedError, OverflowError, RuntimeError),
 )
 """What reading a file raises that is not as it should be."""
-
-_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
 
 
 class Workbook:
@@ -59,7 +49,7 @@ class Workbook:
         with _blaming():
             if self._texts is None:
                 self._texts = self._read_texts()
-            reader = _SheetReader(self._texts, self._shows)
+            reader = SheetReader(self._texts, self._shows)
             for _ in self._parse(self._parts[name], reader.start, reader.end, reader.text):
                 yield from reader.take()
             yield from reader.take()
@@ -91,8 +81,8 @@ class Workbook:
         found: list[tuple[str, dict[str, str]]] = []
 
         def start(name: str, attributes: dict[str, str]) -> None:
-            if (local := _local(name)) in elements:
-                found.append((local, {_local(key): value for key, value in attributes.items()}))
+            if (local := local_name(name)) in elements:
+                found.append((local, {local_name(key): value for key, value in attributes.items()}))
 
         for _ in self._parse(part, start):
             yield from found
@@ -156,7 +146,7 @@ class Workbook:
         codes, formats, depth = dict(BUILT_IN), [], [0]
 
         def start(name: str, attributes: dict[str, str]) -> None:
-            local = _local(name)
+            local = local_name(name)
             if local == "numFmt" and "numFmtId" in attributes:
                 codes[int(attributes["numFmtId"])] = attributes.get("formatCode", GENERAL)
             elif local == "cellXfs":
@@ -165,7 +155,7 @@ class Workbook:
                 formats.append(int(attributes.get("numFmtId", "0")))
 
         def end(name: str) -> None:
-            if _local(name) == "cellXfs":
+            if local_name(name) == "cellXfs":
                 depth[0] = 0
 
         for _ in self._parse(part, start, end):
@@ -176,134 +166,10 @@ class Workbook:
         """Return the texts that cells share."""
         if self._texts_part.lower() not in self._names:
             return []
-        reader = _TextReader()
+        reader = TextReader()
         for _ in self._parse(self._texts_part, reader.start, reader.end, reader.text):
             pass
         return reader.texts
-
-
-class _TextReader:
-    """Takes the elements of the texts that cells share, without the readings of Japanese ones."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._parts: list[str] = []
-        self._size = 0
-        self._is_text = self._is_reading = False
-
-    def start(self, name: str, _: dict[str, str]) -> None:
-        """Take the start of an element."""
-        match _local(name):
-            case "si":
-                self._parts.clear()
-                self._size = 0
-            case "rPh":
-                self._is_reading = True
-            case "t":
-                self._is_text = not self._is_reading
-
-    def text(self, data: str) -> None:
-        """Take a text between elements."""
-        if self._is_text:
-            self._size += len(data)
-            if self._size > MAX_CELL_LENGTH:
-                raise BadFile(f"a cell has more than {MAX_CELL_LENGTH:,} characters")
-            self._parts.append(data)
-
-    def end(self, name: str) -> None:
-        """Take the end of an element."""
-        match _local(name):
-            case "si":
-                self.texts.append(_unescaped("".join(self._parts)))
-            case "rPh":
-                self._is_reading = False
-            case "t":
-                self._is_text = False
-
-
-class _SheetReader:
-    """Takes the elements of a sheet, and makes rows of them."""
-
-    def __init__(self, texts: list[str], shows: list[Show]) -> None:
-        self._texts = texts
-        self._shows = shows
-        self._rows: list[Record] = []
-        self._number = 0
-        self._cells: list[object] = []
-        self._column = 0
-        self._kind = self._style = ""
-        self._parts: list[str] = []
-        self._has_formula = self._is_value = self._is_reading = False
-
-    def take(self) -> Iterator[Record]:
-        """Yield the rows since the last call."""
-        rows, self._rows = self._rows, []
-        return iter(rows)
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Take the start of an element."""
-        local = name if ":" not in name else _local(name)
-        if local == "c":
-            reference = attributes.get("r")
-            self._column = _column(reference) if reference else self._column + 1
-            self._kind = attributes.get("t", "n")
-            self._style = attributes.get("s", "")
-            self._has_formula = False
-            self._parts.clear()
-        elif local in ("v", "t"):
-            self._is_value = not self._is_reading
-        elif local == "row":
-            self._number = int(attributes.get("r") or self._number + 1)
-            self._cells = []
-            self._column = 0
-        elif local == "f":
-            self._has_formula = True
-        elif local == "rPh":
-            self._is_reading = True
-
-    def text(self, data: str) -> None:
-        """Take a text between elements."""
-        if self._is_value:
-            self._parts.append(data)
-            if len(self._parts) > _MAX_PARTS:
-                raise BadFile(f"line {self._number}: a cell has too many characters")
-
-    def end(self, name: str) -> None:
-        """Take the end of an element."""
-        local = name if ":" not in name else _local(name)
-        if local in ("v", "t"):
-            self._is_value = False
-        elif local == "c":
-            cell = self._cell("".join(self._parts))
-            if cell != "" or type(cell) is not str:
-                missing = self._column - 1 - len(self._cells)
-                if missing:
-                    self._cells += [""] * missing
-                self._cells.append(cell)
-        elif local == "rPh":
-            self._is_reading = False
-        elif local == "row" and self._cells:
-            self._rows.append((self._number, self._cells))
-
-    def _cell(self, value: str) -> str:
-        kind = self._kind
-        if kind == "s":
-            return self._texts[int(value)] if value else ""
-        if kind in ("str", "inlineStr"):
-            return _unescaped(value)
-        if kind == "e":
-            return BadCell(value.strip() or "#N/A")
-        if not value.strip():
-            return BadCell("") if self._has_formula else ""
-        if kind == "b":
-            return "FALSE" if value.strip() == "0" else "TRUE"
-        if kind == "d":
-            return value.removesuffix("T00:00:00")
-        number = float(value)
-        if not isfinite(number):
-            return value
-        style = int(self._style) if self._style else 0
-        return self._shows[style](number) if style < len(self._shows) else general(number)
 
 
 @contextmanager
@@ -322,38 +188,5 @@ def _refuse_doctype(*_: object) -> None:
 
 
 @lru_cache(1000)
-def _local(name: str) -> str:
-    """Return a name without its prefix."""
-    return name.rpartition(":")[2]
-
-
-@lru_cache(1000)
 def _shower(code: str, is_1904: bool) -> Show:
     return lru_cache(1000)(shower(code, is_1904=is_1904))
-
-
-def _column(reference: str) -> int:
-    return _column_of(reference.rstrip("0123456789"))
-
-
-@lru_cache(MAX_COLUMN)
-def _column_of(letters: str) -> int:
-    """Return the number of a column, from 1. Raises ValueError."""
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter.upper()) - ord("A") + 1
-        if not 0 < number <= MAX_COLUMN:
-            raise ValueError(f"there is no column {letters[:10]}")
-    return number
-
-
-def _unescaped(text: str) -> str:
-    """Return a text with the characters that XML cannot have."""
-    if "_x" not in text:
-        return text
-    return _ESCAPED.sub(_character, text)
-
-
-def _character(found: re.Match[str]) -> str:
-    number = int(found[1], 16)
-    return found[0] if 0xD800 <= number < 0xE000 else chr(number)
