@@ -1,5 +1,6 @@
-"""The application for another ASGI server: `storekeeper.service:application`."""
+"""The application for another ASGI server, `storekeeper.service:application`; and `mounted`, for
+the process of another application."""
 
-from storekeeper.process.service import application
+from storekeeper.process.service import application, mounted
 
-__all__ = ["application"]
+__all__ = ["application", "mounted"]

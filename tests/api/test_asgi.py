@@ -164,7 +164,7 @@ async def test_a_client_that_leaves_in_its_body_changes_nothing_and_is_sent_noth
 async def test_the_observer_is_called_once_for_each_response(tmp_path: Path) -> None:
     told: list[tuple[str | None, str, int, bytes]] = []
     async with inside(tmp_path) as service:
-        service.service.runtime = replace(
+        service.service._runtime = replace(
             service.service.runtime,
             observe=lambda of: told.append((of.route, of.method, of.status, of.request_id)),
         )

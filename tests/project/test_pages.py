@@ -36,6 +36,7 @@ PAGES_NOT_RUN = {
     CALLING: "tests/project/test_calling.py runs its commands and its code",
     MIRROR: "tests/project/test_calling.py runs its commands",
     LITESTREAM: "tests/system/test_litestream.py runs its commands",
+    ROOT / "docs/embedding.md": "tests/process/test_guest.py runs its code",
     BENCHMARKS: "it takes minutes; tests/project/test_benchmarks.py runs its parts",
 }
 

@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "api": {"domain", "concurrency", "http", "log", "settings", "sheets", "storage"},
     "process": {"domain", "api", "http", "log", "settings", "storage"},
     "service": {"process"},
+    "testing": {"process"},
     "cli": {
         "assistant",
         "client",

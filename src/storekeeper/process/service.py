@@ -4,10 +4,10 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from storekeeper.api import access_log
 from storekeeper.api.application import make_application
@@ -23,7 +23,7 @@ from storekeeper.http.plain import PlainReader
 from storekeeper.http.runtime import Observer, Runtime, Served
 from storekeeper.log.events import Event, emit, flush, use_format, write_line
 from storekeeper.process.supervisor import CANNOT_START
-from storekeeper.settings import Settings, from_environment
+from storekeeper.settings import Settings, from_environment, make
 from storekeeper.storage import clock
 from storekeeper.storage.collection import Collection
 from storekeeper.storage.databases import database, ensure, refuse_gone
@@ -41,15 +41,19 @@ class Service:
     end.
 
     `number` is the number of this worker, which counts in `slots`. The event loop calls `on_sweep`
-    twice a second, as long as it runs.
+    twice a second, as long as it runs. If it is a `guest`, the process is another application's: it
+    never ends it, and does not touch the garbage collector and the interpreter's settings.
     """
 
-    def __init__(self, settings: Settings, *, slots: Slots | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, slots: Slots | None = None, guest: bool = False
+    ) -> None:
         self.settings = settings
+        self._is_guest = guest
         self.slots, self.number = slots or Slots(), 0
         self.cannot_start = self.draining = False
         self.on_sweep: Callable[[], None] | None = None
-        self.runtime: Runtime
+        self._runtime: Runtime | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -60,6 +64,29 @@ class Service:
             await send({"type": "websocket.close"})
         elif scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
+
+    @property
+    def runtime(self) -> Runtime:
+        """What all connections share; raises RuntimeError before the start."""
+        if self._runtime is None:
+            raise RuntimeError(
+                "Storekeeper has not started: run its lifespan before the first request, or"
+                " use `async with app.running():`, as httpx.ASGITransport and mounted"
+                " applications need it"
+            )
+        return self._runtime
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Open the collection, and close it at the end, for a host that runs no lifespan of it.
+
+        Raises CannotStart, Unavailable.
+        """
+        collection = await self._open()
+        try:
+            yield self
+        finally:
+            await self._close(collection)
 
     def is_draining(self) -> bool:
         """Return whether the service was told to stop."""
@@ -81,24 +108,24 @@ class Service:
             emit(Event.WORKER_CANNOT_START, reason=str(error))
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        # All objects so far live as long as the process: the garbage collector need not visit them
-        # again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 50)
-        sys.setswitchinterval(SWITCH_INTERVAL)
+        if not self._is_guest:
+            _tune_process()
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        await self._close(collection)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _close(self, collection: Collection) -> None:
         for task in self._tasks:
             task.cancel()
         await collection.close()
-        await send({"type": "lifespan.shutdown.complete"})
 
     async def _open(self) -> Collection:
         settings = self.settings
         use_format(settings.log_format)
         collection = database(settings.database).open_collection(
-            partial(_fail, settings), partial(_check_mode, settings)
+            _report_failure if self._is_guest else partial(_fail, settings),
+            partial(_check_mode, settings),
         )
         if settings.workers > 1:
             # The supervisor must not give up another worker for this one before this one can use
@@ -133,7 +160,7 @@ class Service:
         more = [settings.user_header.lower().encode()] if settings.user_header else []
         trusted = TrustedPeers(settings.trusted_proxy)
         plain = PlainReader(more)
-        self.runtime = Runtime(
+        self._runtime = Runtime(
             application, plain, cache, limits, observe, trusted, self.is_draining
         )
         self._tasks.append(asyncio.create_task(self._sweep(metrics)))
@@ -181,6 +208,30 @@ def _ignore(_: Served) -> None:
     pass
 
 
+def _tune_process() -> None:
+    # All objects so far live as long as the process: the garbage collector need not visit them
+    # again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    sys.setswitchinterval(SWITCH_INTERVAL)
+
+
+def mounted(**settings: Any) -> Service:
+    """Return the application for a process that is another application's: FastAPI's, a test's.
+
+    It takes the settings by their names. Run it in `async with app.running():`. If its database
+    fails, it refuses every request with 503, and ends nothing. Raises CannotStart.
+    """
+    made = make(settings)
+    if made.auth is None:
+        raise CannotStart("choose which requests need a token: auth is all, writes or open")
+    if made.create:
+        ensure(made.database, examples=made.examples)
+    database(made.database).prepare()
+    return Service(made, guest=True)
+
+
 def application() -> Service:
     """Return the application for another ASGI server, with the settings of the environment; exit
     with 2 if they are wrong."""
@@ -199,6 +250,10 @@ def application() -> Service:
     except CannotStart as error:
         print(f"storekeeper: {error}", file=sys.stderr)  # noqa: T201 - for people, not in the log
         raise SystemExit(2) from None
+
+
+def _report_failure(error: StorekeeperError) -> None:
+    emit(Event.DATABASE_FAILED, reason=str(error))
 
 
 def _fail(settings: Settings, error: StorekeeperError) -> None:
