@@ -30,7 +30,7 @@ export function day(at) {
 export const clockTime = (at) => h("time", { datetime: at, title: whole.format(new Date(at)) }, clock.format(new Date(at)));
 
 /** Who made a change. Without a token of our own the service names nobody. */
-export const who = ({ by }) => by ?? (tokenMark() ? words.withoutToken : words.someone);
+export const who = ({ by, user }) => user ?? by ?? (tokenMark() ? words.withoutToken : words.someone);
 
 export const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
 

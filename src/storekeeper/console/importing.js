@@ -112,12 +112,13 @@ export class Importing {
     });
   }
 
-  /** Send the file. */
-  post(parameters, headers = {}, signal = undefined) {
+  /** Send the file, with the decisions on conflicts if there are any. */
+  post(parameters, headers = {}, signal = undefined, decisions = []) {
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) for (const one of [value].flat()) search.append(name, one);
     const onProgress = this.bytes.byteLength > SHOWN_PROGRESS ? (sent, all) => this.follow(sent, all) : null;
-    const sent = { method: "POST", body: new Blob([this.bytes]), headers: { "Content-Type": "text/csv", ...headers }, onProgress, signal };
+    const { type, body } = decisions.length ? withDecisions(decisions, this.bytes) : { type: "text/csv", body: new Blob([this.bytes]) };
+    const sent = { method: "POST", body, headers: { "Content-Type": type, ...headers }, onProgress, signal };
     return request(`imports?${search}`, { ...sent, timeout: TIMEOUT });
   }
 
@@ -143,7 +144,8 @@ export class Importing {
     this.mark(false);
     if (status !== 200) return this.draw(null, data.message);
     this.shown = { report: data, parameters };
-    this.draw(new Preview(data, reading), note);
+    const preview = new Preview(data, reading, () => this.node.querySelector(".sticky").replaceWith(this.footer(preview)));
+    this.draw(preview, note);
   }
 
   draw(preview, note) {
@@ -172,28 +174,37 @@ export class Importing {
     if (preview) say(preview.summary);
   }
 
-  /** What may be done about rows: shorten names that are too long. */
+  /** What may be done about rows: shorten names that are too long, give stores that are there their keys. */
   options(preview) {
     const { reading } = this;
     const long = preview.report.problems.filter(({ column, reason }) => column === "name" && ["too_long", "cut"].includes(reason));
-    if (!long.length && !reading.cutNames) return [];
-    const box = h("input", { type: "checkbox", id: "cut-names", checked: reading.cutNames });
+    const canAdopt = reading.isByKey && "adopted" in preview.report && (preview.report.created || reading.adopt);
+    return [
+      long.length || reading.cutNames ? this.option("cutNames", words.import.shorten) : null,
+      canAdopt ? this.option("adopt", words.import.adopt) : null,
+    ].filter(Boolean);
+  }
+
+  option(property, text) {
+    const { reading } = this;
+    const box = h("input", { type: "checkbox", id: property, checked: reading[property] });
     box.addEventListener("change", () => {
-      reading.cutNames = box.checked;
+      reading[property] = box.checked;
       this.preview();
     });
-    return [h("label", { class: "check" }, box, h("span", {}, words.import.shorten))];
+    return h("label", { class: "check" }, box, h("span", {}, text));
   }
 
   footer(preview) {
     const { report } = preview;
     const changes = report.created + report.replaced;
-    const wrong = report.bad + report.conflicts;
+    const decided = this.reading.decisions.sent.length;
+    const wrong = report.bad + report.conflicts - decided;
     const rejected = preview.rejected.length;
     return h("div", { class: "sticky" },
       h("div", { class: "actions" },
-        button(changes ? words.import.go(report, wrong) : words.import.same, () => this.confirm(), {
-          class: "primary", disabled: !changes }),
+        button(changes || decided ? words.import.go(report, wrong, decided) : words.import.same, () => this.confirm(), {
+          class: "primary", disabled: !changes && !decided }),
         rejected ? button(words.import.save(rejected, wrong), () => preview.saveRejected(this.name)) : null),
       h("p", { class: "hint" }, report.created ? words.store.forever : ""),
     );
@@ -217,18 +228,43 @@ export class Importing {
     const partly = report.bad + report.conflicts ? { "skip-bad": "true", "on-conflict": "skip" } : {};
     this.busy(words.import.writing(number(report.created + report.replaced)));
     const headers = { "Idempotency-Key": newKey(), "If-Match": `"${report.version}"` };
-    const { status, data } = await this.post({ ...parameters, ...partly }, headers);
+    const { status, data } = await this.post({ ...parameters, ...partly }, headers, undefined, this.reading.decisions.sent);
     if (!isLatest()) return;
     if (status !== 200) return this.preview(status === 412 ? words.import.moved : data.message);
     this.file = null;
     unseen.imported(data.version, data.created + data.replaced);
+    const left = data.bad + data.conflicts;
+    this.done(words.import.done(data), left ? words.import.left(left) : words.import.doneWhy, data);
+  }
+
+  /** Undo an import, or an undo; what others have changed since stays. */
+  async undo({ from, to }) {
+    const isLatest = this.begun();
+    this.busy(words.import.undoing);
+    const { status, data } = await request(`imports/undo?${new URLSearchParams({ from, to })}`, {
+      method: "POST", headers: { "Idempotency-Key": newKey() }, timeout: TIMEOUT });
+    if (!isLatest()) return;
+    if (status !== 200) return this.done(words.notices.failed, data.message, { from, to });
+    this.done(words.import.undone(data.undone), data.kept ? words.import.stays(data) : "", data);
+  }
+
+  done(title, text, range) {
     this.node.replaceChildren(
-      h("div", { class: "empty" }, icon("check"), h("h2", { role: "status" }, words.import.done(data)),
-        h("p", {}, words.import.doneWhy),
+      h("div", { class: "empty" }, icon("check"), h("h2", { role: "status" }, title),
+        h("p", {}, text),
         h("div", { class: "actions" },
+          range.from ? button(words.undo.undo, () => this.undo(range)) : null,
           h("a", { class: "button primary", href: "./" }, words.import.list),
           h("a", { class: "button", href: "?view=changes" }, words.recent.title),
           button(words.import.another, () => (go({ view: "import" }), this.begin())))),
     );
   }
+}
+
+/** The body of an import with decisions: first these as JSON, then the file. */
+function withDecisions(decisions, bytes) {
+  const boundary = newKey();
+  const begin = `--${boundary}\r\nContent-Type: application/json\r\n\r\n${JSON.stringify(decisions)}\r\n` +
+    `--${boundary}\r\nContent-Type: text/csv\r\n\r\n`;
+  return { type: `multipart/mixed; boundary=${boundary}`, body: new Blob([begin, bytes, `\r\n--${boundary}--\r\n`]) };
 }

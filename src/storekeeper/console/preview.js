@@ -1,6 +1,7 @@
 // What an import would do, row by row: what is wrong first; the counts filter.
 
-import { download, h } from "./dom.js";
+import { author } from "./decisions.js";
+import { button, download, h } from "./dom.js";
 import { cut, shown } from "./format.js";
 import { number, words } from "./words.js";
 
@@ -10,8 +11,9 @@ const TAGS = { bad: "bad", conflicts: "warn", created: "ok", replaced: "" };
 const MAX_SHOWN = 60;
 
 export class Preview {
-  constructor(report, reading) {
-    [this.report, this.reading] = [report, reading];
+  /** `onDecided()` is called when a person decides on a row in conflict. */
+  constructor(report, reading, onDecided) {
+    [this.report, this.reading, this.onDecided] = [report, reading, onDecided];
     const wrong = report.problems.filter(({ reason }) => reason !== "cut")
       .map((problem) => ({ ...problem, kind: problem.reason === "conflict" ? "conflicts" : "bad" }));
     const right = report.changes.map((change) => ({ ...change, kind: change.old ? "replaced" : "created" }));
@@ -22,12 +24,27 @@ export class Preview {
     this.filters = KINDS.filter((kind) => report[kind] || kind === "created").map((kind) => this.filter(kind));
     this.node = h("div", {},
       h("div", { class: "sums", role: "group", "aria-label": words.import.filter }, this.filters),
+      this.decideAll(),
       this.table = h("table", { class: "rows" },
         h("thead", {}, h("tr", {}, [words.import.row, words.import.store, words.name, words.address].map((text, at) =>
           h("th", { scope: "col", class: at ? undefined : "num" }, text)))),
         this.body),
       this.rest);
     this.show(null);
+  }
+
+  /** Buttons that decide all rows in conflict in one way. */
+  decideAll() {
+    const problems = this.rows.filter(({ conflict }) => conflict);
+    if (!problems.length) return null;
+    const decide = (side) => () => {
+      this.reading.decisions.decideAll(problems, side);
+      this.show(this.kind);
+      this.onDecided();
+    };
+    return h("div", { class: "actions decide" }, h("p", { class: "hint" }, words.decisions.lead(problems.length)),
+      button(words.decisions.allTheirs, decide("present"), { class: "small" }),
+      button(words.decisions.allMine, decide("row"), { class: "small" }));
   }
 
   get summary() {
@@ -56,19 +73,23 @@ export class Preview {
   row(row) {
     const tag = h("span", { class: `tag ${TAGS[row.kind]}` }, words.import.tags[row.kind]);
     const id = row.id && row.kind !== "created" ? h("span", { class: "id" }, words.store.number(row.id)) : null;
-    const value = (field) => (row.message ? shown(short(this.reading.cell(row.row, field)), words.none[field]) : change(row, field));
+    const { decisions } = this.reading;
+    const value = (field) => {
+      if (row.conflict) return decisions.cell(row, field, this.onDecided);
+      return row.message ? shown(short(this.reading.cell(row.row, field)), words.none[field]) : change(row, field);
+    };
     return h("tr", { class: row.kind },
       h("td", { class: "num", "data-label": words.import.row }, number(row.line)),
       h("td", { class: "what" }, tag, " ", id),
       h("td", { dir: "auto", "data-label": words.name }, value("name"),
-        row.message ? h("p", { class: `hint ${TAGS[row.kind]}` }, words.import.problem(row)) : null),
+        row.message ? h("p", { class: `hint ${TAGS[row.kind]}` }, row.conflict ? author(row) : words.import.problem(row)) : null),
       h("td", { dir: "auto", "data-label": words.address }, value("address")));
   }
 
   /** How many rows are not imported, of those that the report has: each once, whatever is wrong with it. */
   get rejected() {
     const byLine = new Map();
-    for (const row of this.rows.filter(({ message }) => message)) {
+    for (const row of this.rows.filter(({ line, message }) => message && !this.reading.decisions.has(line))) {
       const known = byLine.get(row.line) ?? { row: row.row, reasons: [] };
       known.reasons.push(words.import.problem(row));
       byLine.set(row.line, known);

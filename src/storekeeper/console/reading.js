@@ -1,6 +1,7 @@
 // What a file is and what its columns mean, as the service proposes it and a person corrects it. The whole of it goes
 // back with an import, so that what is written is what was seen.
 
+import { Decisions } from "./decisions.js";
 import { button, h } from "./dom.js";
 import { words } from "./words.js";
 
@@ -33,10 +34,16 @@ export class Reading {
     this.others = [...mapped].filter(([field]) => !["name", "address"].includes(field)).map((pair) => pair.join("="));
     this.match = look.parameters.match ?? (look.unsaid.includes("match") ? UNDECIDED : NEW);
     this.cutNames = this.adopt = false;
+    this.decisions = new Decisions();
   }
 
   get columns() {
     return this.look.columns.map(({ name }) => name).filter(Boolean);
+  }
+
+  /** Whether stores are recognised by a key of another system. */
+  get isByKey() {
+    return ![NEW, UNDECIDED, "id", "name"].includes(this.match);
   }
 
   get isDecided() {
@@ -53,7 +60,7 @@ export class Reading {
   get parameters() {
     const map = [...this.others, ...(this.name ? [`name=${this.name}`] : []), `address=${templateOf(this.parts)}`];
     const match = this.match === NEW ? { add: "true" } : { match: this.match };
-    return { ...this.file, map, ...match, ...(this.cutNames && { "cut-names": "true" }), ...(this.adopt && { adopt: "true" }) };
+    return { ...this.file, map, ...match, ...(this.cutNames && { "cut-names": "true" }), ...(this.adopt && this.isByKey && { adopt: "true" }) };
   }
 
   /** What the file has for a field in a row that is not imported. */

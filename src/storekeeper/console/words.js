@@ -150,6 +150,13 @@ export const words = {
     export: "CSV of the ticked stores",
   },
 
+  decisions: {
+    lead: (count) => `${plural(count, "row differs", "rows differ")} from what others wrote meanwhile. Rows that you leave open are not imported.`,
+    theirs: "The list", mine: "Your sheet", other: "Something else",
+    allTheirs: "The list's for all", allMine: "Your sheet's for all",
+    group: (field, line) => `${field} of row ${line}`, author: (who, when) => `${who} changed it, ${when}`,
+  },
+
   help: {
     title: "Help",
     pages: { list: "The list", store: "A store", changes: "Changes", import: "Import" },
@@ -237,6 +244,11 @@ export const words = {
     recognise: (match) =>
       match === "name" ? "by its name" : match === "id" ? "by its id in this list" : `by your own “${match.replace(/^key:/, "")}”`,
     add: "not at all: all rows are new stores",
+    adopt: "Give these numbers to the stores of the list that have the same name and address, instead of creating them again",
+    undoing: "Undoing the import…", undone: (count) => `${stores(count)} became what they were`,
+    stays: ({ kept, created }) =>
+      `${plural(kept, "store stays", "stores stay")} as they are, at least in part: ` +
+      (created ? `${stores(created)} that the import created, which cannot be deleted, and ` : "") + "what was changed since.",
     shorten: "Shorten names with more than 30 characters",
     unused: (names) => `Not used: ${names}`,
     filter: "Show only",
@@ -251,7 +263,8 @@ export const words = {
       const said = problems[problem.reason];
       return said ? said(problem) : problem.message;
     },
-    go: ({ created, replaced }, wrong) => {
+    go: ({ created, replaced }, wrong, decided = 0) => {
+      if (decided) return `Import ${plural(created + replaced + decided, "row", "rows")}`;
       if (wrong) return `Import the other ${number(created + replaced)}`;
       const parts = [created && `create ${number(created)}`, replaced && `change ${number(replaced)}`].filter(Boolean);
       const text = `${parts.join(" and ")} ${(replaced || created) === 1 ? "store" : "stores"}`;
@@ -266,6 +279,7 @@ export const words = {
     confirmWhy: "Stores cannot be deleted, neither here nor by anybody else.", back: "Back to the preview",
     moved: "The list has changed meanwhile. This is what the import would do now.",
     done: ({ created, replaced }) => `${plural(created, "store", "stores")} created, ${number(replaced)} changed`,
+    left: (count) => `${plural(count, "row was", "rows were")} not imported.`,
     doneWhy: "The history of each store has what it was before.", list: "Show the list",
     another: "Import another sheet",
   },

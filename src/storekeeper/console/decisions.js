@@ -1,0 +1,83 @@
+// Decisions on rows whose store others changed too: for each field the list's value, the sheet's, or another one.
+
+import { h } from "./dom.js";
+import { moment, shown, who } from "./format.js";
+import { asShown, broken } from "./rules.js";
+import { words } from "./words.js";
+
+const FIELDS = ["name", "address"];
+
+export class Decisions {
+  constructor() {
+    this.rows = new Map();
+  }
+
+  /** The decided rows, as an import takes them. */
+  get sent() {
+    return [...this.rows.values()].filter(isWhole).map(({ line, seen, values }) => ({ line, seen, ...values }));
+  }
+
+  /** Whether a row is decided. */
+  has(line) {
+    return isWhole(this.rows.get(line));
+  }
+
+  /** What has been decided of a row so far; a store that was changed again since is to be decided again. */
+  of({ line, conflict }) {
+    const known = this.rows.get(line);
+    if (known?.seen === conflict.seen) return known;
+    const row = { line, seen: conflict.seen, fields: conflict.fields, values: {} };
+    this.rows.set(line, row);
+    return row;
+  }
+
+  /** What a cell of a row in conflict shows; `onDecided()` is called when a person chooses. */
+  cell(problem, field, onDecided) {
+    const { conflict } = problem;
+    if (!conflict.fields.includes(field)) return shown(conflict.present[field], words.none[field]);
+    const row = this.of(problem);
+    const name = `decide-${problem.line}-${field}`;
+    const choose = (value) => {
+      if (broken(field, value)) delete row.values[field];
+      else row.values[field] = value;
+      onDecided();
+    };
+    const { present, row: mine } = conflict;
+    const option = (title, value, content) => h("label", { class: "decision" },
+      h("input", { type: "radio", name, checked: field in row.values && row.values[field] === value, onchange: () => choose(value) }),
+      h("span", { class: "label" }, title), content);
+    return h("div", { role: "group", "aria-label": words.decisions.group(words[field], problem.line) },
+      option(words.decisions.theirs, present[field], h("span", {}, shown(present[field], words.none[field]))),
+      option(words.decisions.mine, mine[field], h("span", {}, shown(mine[field], words.none[field]))),
+      this.other(field, name, row, [present[field], mine[field]], choose));
+  }
+
+  other(field, name, row, known, choose) {
+    const isOther = field in row.values && !known.includes(row.values[field]);
+    const radio = h("input", { type: "radio", name, checked: isOther, onchange: () => input.focus() });
+    const input = h("input", { dir: "auto", translate: "no", "aria-label": words.decisions.other,
+      value: isOther ? asShown(field, row.values[field]) : "",
+      oninput: () => {
+        radio.checked = true;
+        const value = field === "address" && input.value === "" ? null : input.value;
+        input.setAttribute("aria-invalid", String(Boolean(broken(field, value))));
+        choose(value);
+      } });
+    return h("label", { class: "decision" }, radio, h("span", { class: "label" }, words.decisions.other), input);
+  }
+
+  /** Decide all rows in one way that have not been decided. */
+  decideAll(problems, side) {
+    for (const problem of problems) {
+      const row = this.of(problem);
+      for (const field of FIELDS) {
+        if (row.fields.includes(field) && !(field in row.values)) row.values[field] = problem.conflict[side][field];
+      }
+    }
+  }
+}
+
+const isWhole = (row) => Boolean(row) && row.fields.every((field) => field in row.values);
+
+/** Who changed the store of a row, and when. */
+export const author = ({ conflict }) => words.decisions.author(who(conflict), moment(conflict.at));
