@@ -167,8 +167,8 @@ def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other:
     done = run_command("copy", "--move", source.url, target.url)
     assert done.returncode == 0
     assert done.stderr.decode().endswith(
-        f", and verified; the copy keeps the epoch {before.epoch}: do not write to the source"
-        " any more\n"
+        f", and verified; the copy keeps the epoch {before.epoch}; the source refuses all writes"
+        " now\n"
     )
     assert state_of(target) == state_of(source) == before
 

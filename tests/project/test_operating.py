@@ -164,6 +164,7 @@ def test_the_pages_install_every_file_of_deploy() -> None:
 def test_there_is_a_page_with_every_reason_that_health_can_give() -> None:
     page = HEALTH.read_text()
     reasons = {errors.DISK_FULL, errors.DISK_STALLED, errors.LOCKED, errors.CLOSED, UNREAD}
+    reasons.add(errors.MOVED)
     reasons |= {
         f"{DAMAGED}: …",
         f"{errors.FAILED}: …",

@@ -51,6 +51,7 @@ REFUSALS = (
     errors.NO_RESPONSE,
     errors.NO_STANDBY,
     errors.CLOSED,
+    errors.MOVED,
     UNREAD,
     "The database cannot be written",
     "The database cannot be opened",

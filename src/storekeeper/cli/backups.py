@@ -139,7 +139,7 @@ def copy(
     *,
     move: Annotated[
         bool,
-        typer.Option("--move", help="Keep the epoch. Do not write to the source any more."),
+        typer.Option("--move", help="Keep the epoch; refuse all writes to the source."),
     ] = False,
 ) -> None:
     """Copy a collection to another database.
@@ -147,7 +147,8 @@ def copy(
     All stores, changes, keys and tokens are copied as of one moment, and verified; or nothing is
     copied. The service of the source may be running. The copy gets a new epoch: from now on, both
     may give the same number to different changes, so no ETag of the source matches in the copy.
-    With --move, the ETags of clients stay valid.
+    With --move, the ETags of clients stay valid, and nothing can be written to the source any more,
+    unless `storekeeper epoch --new` makes it a list of its own.
     """
     from storekeeper.storage import databases
 
@@ -161,7 +162,7 @@ def copy(
     between = f"from {databases.database(source).name} into {databases.database(target).name}"
     kept = f"its new epoch is {epoch}"
     if move:
-        kept = f"the copy keeps the epoch {epoch}: do not write to the source any more"
+        kept = f"the copy keeps the epoch {epoch}; the source refuses all writes now"
     print_line(f"{_counts(stores, changes)} copied {between}, and verified; {kept}")
 
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -69,8 +69,11 @@ class Database(Protocol):
     def exists(self) -> bool:
         """Return whether there is a collection; create nothing."""
 
-    def session(self, *, lock_timeout: float = ...) -> AbstractContextManager[Session]:
-        """Open a session of the database, which exists, to write to it; commit at its end.
+    def session(
+        self, *, lock_timeout: float = ..., moved: bool = ...
+    ) -> AbstractContextManager[Session]:
+        """Open a session of the database, which exists, to write to it; commit at its end. Raises
+        CannotStart if its list was moved, unless `moved`.
 
         It waits for other writers for up to `lock_timeout` seconds.
         """
@@ -81,6 +84,13 @@ class Database(Protocol):
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open the collection to read it, even where nothing can be written."""
+
+    def freeze(self) -> bool:
+        """Refuse all writes from now on, also those of running services, whose reads continue;
+        return whether they were allowed."""
+
+    def thaw(self, *, renew: bool) -> bool:
+        """Allow writes again, with `renew` under a new epoch; return whether they were refused."""
 
     def target(
         self, *, before_commit: Callable[[], None] = lambda: None
@@ -204,7 +214,7 @@ def epoch(url: str, *, renew: bool) -> str:
     """Return the epoch of a collection; with `renew`, set a new one before. Raises CannotStart,
     Unavailable."""
     found = open_existing(url)
-    if renew:
+    if renew and not found.thaw(renew=True):
         with write_session(url) as session:
             rows = list(session.execute(found.renew_epoch))
     else:
@@ -239,12 +249,31 @@ def copy(
         if isinstance(goal, SqliteDatabase) and is_database_file(source, goal.path):
             raise CannotStart("the file is the source itself, or its log: name another one")
     with (
+        _frozen(origin, reading) if move else nullcontext(),
         reading(),
         origin.snapshot() as rows,
         filling(),
         goal.target(before_commit=before_commit) as filled,
     ):
         return copying.copy(rows, filled, progress, move=move, reading=reading)
+
+
+@contextmanager
+def _frozen(
+    origin: Database, reading: Callable[[], AbstractContextManager[None]]
+) -> Iterator[None]:
+    """Refuse writes to a source that moves, before anything of it is read; allow them again if
+    nothing was copied."""
+    with reading():
+        is_mine = origin.freeze()
+    try:
+        yield
+    except BaseException as error:
+        # With an unknown outcome, the target may have the list: two could be written then.
+        if is_mine and getattr(error, "outcome", None) is not Outcome.UNKNOWN:
+            with reading():
+                origin.thaw(renew=False)
+        raise
 
 
 @contextmanager

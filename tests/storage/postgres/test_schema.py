@@ -288,24 +288,24 @@ def test_a_database_in_another_encoding_is_refused(*, restored: bool) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        ("TRUNCATE storekeeper", "its table storekeeper is not as we made it"),
-        ("INSERT INTO storekeeper VALUES (1)", "its table storekeeper is not as we made it"),
+        ("TRUNCATE storekeeper", "its table storekeeper is not the one we made"),
+        ("INSERT INTO storekeeper VALUES (1)", "its table storekeeper is not the one we made"),
         (
             (
                 "ALTER TABLE storekeeper ALTER schema DROP NOT NULL; UPDATE storekeeper SET schema"
                 " = NULL"
             ),
-            "its table storekeeper is not as we made it",
+            "its table storekeeper is not the one we made",
         ),
         (
             "ALTER TABLE storekeeper RENAME schema TO version",
-            "its table storekeeper is not as we made it",
+            "its table storekeeper is not the one we made",
         ),
         (
             "ALTER TABLE storekeeper ALTER schema TYPE text USING 'one'",
             "its table storekeeper is not",
         ),
-        ("UPDATE storekeeper SET schema = 0", "its table storekeeper is not as we made it"),
+        ("UPDATE storekeeper SET schema = 0", "its table storekeeper is not the one we made"),
         ("DROP TABLE changes", "not complete, it lacks the table changes"),
         ("DROP TABLE keys", "not complete, it lacks the table keys"),
     ],

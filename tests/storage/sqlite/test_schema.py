@@ -149,8 +149,9 @@ def locked_after_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[a
     with closing(apsw.Connection(str(path))) as other:
         other.set_busy_timeout(5000)
 
-        def look_and_lock(path: Path, *, upgrade: bool = True) -> None:
-            prepare(path, upgrade=upgrade)
+        def look_and_lock(path: Path, **options: bool) -> None:
+            prepare(path, **options)
+            monkeypatch.setattr(schema, "prepare", prepare)  # only the first time
             other.pragma("locking_mode", "exclusive")
             other.execute("BEGIN EXCLUSIVE")
 

@@ -24,7 +24,7 @@ from storekeeper.storage.collection import (
     T,
 )
 from storekeeper.storage.intake import Session
-from storekeeper.storage.postgres import connections, reads, schema, snapshot, writer
+from storekeeper.storage.postgres import connections, moving, reads, schema, snapshot, writer
 from storekeeper.storage.postgres.pipeline import (
     ConnectionLost,
     PipelineConnection,
@@ -155,3 +155,5 @@ class PostgresDatabase:
         self.new_session = partial(open_new_session, url)
         self.snapshot = partial(snapshot.snapshot, url)
         self.target = partial(snapshot.target, url)
+        self.freeze = partial(moving.freeze, url)
+        self.thaw = partial(moving.thaw, url)

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 
-from storekeeper.domain.errors import Missing, WrongDatabase
+from storekeeper.domain.errors import MOVED_PROBLEM, Missing, WrongDatabase
 from storekeeper.domain.search import FOLDING, MAX_SEARCHED_LENGTH, fold, folded
 from storekeeper.storage.postgres.connections import (
     Connection,
@@ -33,6 +33,10 @@ before it stays the same number."""
 COLLECTION_TABLE = "collection_10"
 """The table whose one row all writers lock: each schema has another name for it. The view
 `collection` is for those who read."""
+
+MOVED_TABLE = "collection_moved"
+"""The name of that table once the list was moved to another database: then COLLECTION_TABLE is a
+view."""
 
 SCHEMA = f"""
     CREATE TABLE storekeeper (
@@ -143,7 +147,7 @@ def exists(url: str) -> bool:
     """Return whether the database has a collection of the present version; raises as `prepare`
     without `upgrade`."""
     with connected(url, needs=RIGHTS, commits=False) as connection:
-        return version(connection, upgrade=False) > 0
+        return version(connection, upgrade=False, moved=True) > 0
 
 
 def prepare(url: str, *, upgrade: bool = True) -> str:
@@ -214,9 +218,14 @@ def _apply_migrations(connection: Connection, number: int) -> None:
     connection.execute("UPDATE storekeeper SET schema = %s", (current_number(),))
 
 
-def version(connection: Connection, *, upgrade: bool = True) -> int:
+def is_moved(connection: Connection) -> bool:
+    """Return whether the list was moved to another database."""
+    return (MOVED_TABLE,) in connection.execute(_TABLES).fetchall()
+
+
+def version(connection: Connection, *, upgrade: bool = True, moved: bool = False) -> int:
     """Return the number of the schema, 0 if there is none; raise CannotStart if it cannot be
-    used."""
+    used: also if the list was moved, unless `moved`."""
     if ("storekeeper",) not in connection.execute(_TABLES).fetchall():
         return 0
     try:
@@ -236,7 +245,12 @@ def version(connection: Connection, *, upgrade: bool = True) -> int:
         ) from None
     check_schema_number(number, current_number(), "--database", upgrade=upgrade)
     is_current = number == current_number()
-    _check_tables(connection, _NAMES if is_current else _NAMES_BEFORE)
+    names = _NAMES if is_current else _NAMES_BEFORE
+    if is_moved(connection):
+        if not moved:
+            raise WrongDatabase(MOVED_PROBLEM)
+        names = tuple(MOVED_TABLE if name == COLLECTION_TABLE else name for name in names)
+    _check_tables(connection, names)
     if is_current:
         check_folding(folding(connection), "--database", upgrade=upgrade)
     return number

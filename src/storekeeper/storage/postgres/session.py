@@ -6,9 +6,10 @@ from typing import Any
 
 import psycopg
 
+from storekeeper.domain.errors import MOVED_PROBLEM, WrongDatabase
 from storekeeper.storage import intake
 from storekeeper.storage.postgres.connections import Connection, connected
-from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK
+from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, is_moved
 from storekeeper.storage.postgres.snapshot import PostgresTarget, making
 
 _SET_NUMBERS = f"""UPDATE {COLLECTION_TABLE} SET (count, version, at) =
@@ -17,10 +18,13 @@ _SET_NUMBERS = f"""UPDATE {COLLECTION_TABLE} SET (count, version, at) =
 
 @contextmanager
 def open_session(
-    url: str, *, lock_timeout: float = intake.LOCK_TIMEOUT
+    url: str, *, lock_timeout: float = intake.LOCK_TIMEOUT, moved: bool = False
 ) -> Iterator["PostgresSession"]:
-    """Open a session on a prepared database. Raises Unavailable, CannotStart."""
+    """Open a session on a prepared database, whose list was not moved, unless `moved`. Raises
+    Unavailable, CannotStart."""
     with connected(url, needs="to import needs TEMPORARY on the database") as connection:
+        if is_moved(connection) and not moved:
+            raise WrongDatabase(MOVED_PROBLEM)
         yield PostgresSession(connection, lock_timeout)
 
 

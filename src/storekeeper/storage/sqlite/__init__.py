@@ -31,7 +31,7 @@ from storekeeper.storage.collection import (
     State,
 )
 from storekeeper.storage.intake import Session
-from storekeeper.storage.sqlite import connections, errors, replacement, schema, snapshot
+from storekeeper.storage.sqlite import connections, errors, moving, replacement, schema, snapshot
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader, find
 from storekeeper.storage.sqlite.session import (
@@ -240,6 +240,8 @@ class SqliteDatabase:
         self.upgraded = partial(snapshot.upgraded, path)
         self.target = partial(snapshot.target, path)
         self.held = partial(replacement.held, path)
+        self.freeze = partial(moving.freeze, path)
+        self.thaw = partial(moving.thaw, path)
 
     def open_collection(
         self, fail: Fail, on_reachable: Callable[[], None] = lambda: None

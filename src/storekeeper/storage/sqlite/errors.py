@@ -5,7 +5,15 @@ import errno
 import apsw
 import msgspec
 
-from storekeeper.domain.errors import CLOSED, DISK_FULL, FAILED, LOCKED, Outcome, Unavailable
+from storekeeper.domain.errors import (
+    CLOSED,
+    DISK_FULL,
+    FAILED,
+    LOCKED,
+    MOVED,
+    Outcome,
+    Unavailable,
+)
 
 DAMAGED = "The database is damaged"
 
@@ -66,6 +74,9 @@ def to_unavailable(error: BaseException, outcome: Outcome) -> Unavailable | None
     match error:
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
             return Unavailable(LOCKED)
+        case apsw.SQLError() if "because it is a view" in str(error):
+            # Nothing was written: SQLite says so when it compiles the statement.
+            return Unavailable(MOVED)
         case apsw.FullError():
             return Unavailable(DISK_FULL)
         case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:

@@ -11,6 +11,7 @@ import apsw
 
 from storekeeper.domain.errors import (
     DISK_FULL,
+    MOVED_PROBLEM,
     CannotStart,
     CannotStartYet,
     Damaged,
@@ -47,6 +48,9 @@ it stays the same number."""
 CHANGES_TABLE = "changes_10"
 """The table of changes, which every writer writes to: each schema has another name for it. The
 view `changes` is for those who read."""
+
+MOVED_TABLE = "changes_moved"
+"""What that table is called once the list was moved; CHANGES_TABLE is a view then."""
 
 SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT ROWID")}
     CREATE INDEX stores_by_name ON stores (name);  -- and, as in every index, by the primary key
@@ -102,8 +106,9 @@ def exists(path: Path) -> bool:
         return _size(path) is not None
 
 
-def prepare(path: Path, *, upgrade: bool = True) -> None:
-    """Upgrade the database at `path` to the present version.
+def prepare(path: Path, *, upgrade: bool = True, moved: bool = False) -> None:
+    """Upgrade the database at `path` to the present version; refuse one whose list was moved,
+    unless `moved`.
 
     Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot
     be written; if it is older and not `upgrade`; or if there is none.
@@ -116,7 +121,7 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
             before = file_at(path)
             try:
                 refuse_orphaned_log(path)
-                return _check_and_upgrade(path, upgrade=upgrade)
+                return _check_and_upgrade(path, upgrade=upgrade, moved=moved)
             except (apsw.Error, CannotStart) as error:
                 # In some steps of opening a file, SQLite does not wait for locks: some of several
                 # first starts would fail. And a restore may have put another file here meanwhile.
@@ -126,14 +131,15 @@ def prepare(path: Path, *, upgrade: bool = True) -> None:
                 time.sleep(0.02)
 
 
-def _check_and_upgrade(path: Path, *, upgrade: bool) -> None:
+def _check_and_upgrade(path: Path, *, upgrade: bool, moved: bool) -> None:
     if is_missing(path):
         raise Missing(str(path))
     if not os.access(path, os.W_OK):
         # SQLite would open it to read, and fail at the first write.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     has_log = Path(f"{path}-wal").exists()
-    _refuse_foreign(path, open_read_only(path, immutable=not has_log), upgrade=upgrade)
+    read_only = open_read_only(path, immutable=not has_log)
+    _refuse_foreign(path, read_only, upgrade=upgrade, moved=moved)
     with closing(connect(path)) as connection:
         upgrade_schema(connection)
         if upgrade:
@@ -199,14 +205,14 @@ def open_source(path: Path) -> apsw.Connection:
     CannotStart."""
     path = Path(os.path.realpath(path))
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        prepare(path, upgrade=False)
+        prepare(path, upgrade=False, moved=True)
         with raising_cannot_start(path):
             return connect(path, reader=True, timeout=START_TIMEOUT)
     with raising_cannot_start(path, "reading"):
         refuse_orphaned_log(path)
         if is_missing(path):
             raise Missing(str(path))
-        _refuse_foreign(path, open_unwritable(path), upgrade=False)
+        _refuse_foreign(path, open_unwritable(path), upgrade=False, moved=True)
         return open_unwritable(path)
 
 
@@ -259,10 +265,9 @@ def open_unwritable(path: Path) -> apsw.Connection:
     return open_read_only(path, immutable=True)
 
 
-def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -> None:
+def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool, moved: bool) -> None:
     """Raise CannotStart if a file is not a whole database that can be used."""
     has_no_log = not Path(f"{path}-wal").exists()
-    # In a transaction, because another start may upgrade it.
     with closing(connection), transaction(connection, "DEFERRED"):
         owner = connection.pragma("application_id")
         tables = set(connection.execute("SELECT name FROM sqlite_schema").fetchall())
@@ -277,6 +282,8 @@ def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool) -
     if not version:
         raise CannotStart(_EMPTY, subject=str(path))
     check_schema_number(version, current_number(), str(path), upgrade=upgrade)
+    if (MOVED_TABLE,) in tables and not moved:
+        raise CannotStart(MOVED_PROBLEM, subject=str(path))
     if folded_by is not None:
         check_folding(folded_by, str(path), upgrade=upgrade)
     complete = _COMPLETE if version == current_number() else _COMPLETE_BEFORE

@@ -47,10 +47,11 @@ def open_session(
 
 @contextmanager
 def open_command_session(
-    path: Path, *, lock_timeout: float = intake.LOCK_TIMEOUT
+    path: Path, *, lock_timeout: float = intake.LOCK_TIMEOUT, moved: bool = False
 ) -> Iterator["SqliteSession"]:
-    """Open a session for a command, on a file that exists. Raises CannotStart, Unavailable."""
-    schema.prepare(path, upgrade=False)
+    """Open a session for a command, on a file that exists, and whose list was not moved, unless
+    `moved`. Raises CannotStart, Unavailable."""
+    schema.prepare(path, upgrade=False, moved=moved)
     with schema.raising_cannot_start(path), open_session(path, lock_timeout=lock_timeout) as opened:
         yield opened
 
