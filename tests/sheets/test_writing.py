@@ -65,7 +65,10 @@ def test_csv_has_what_was_written_as_text(
 
 @given(ROWS)
 def test_xlsx_has_what_was_written_as_text(rows: list[tuple[int, str, str | None, str]]) -> None:
-    expected = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    expected = [
+        [float(id) if id < 10**15 else str(id), *("" if cell is None else cell for cell in rest)]
+        for id, *rest in rows
+    ]
     assert cells(written("xlsx", rows)) == [[*COLUMNS], *expected]
 
 
@@ -98,7 +101,17 @@ def test_without_the_extra_xlsx_is_refused_in_one_line(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("row", "expected"),
-    [((1, "=A", None), True), ((1, "A", "-1"), True), ((1, "a=b", ""), False), ((-1, "a"), False)],
+    [((1, "=A", "\t1"), 2), ((1, "A", "-1"), 1), ((1, "a=b", ""), 0), ((-1, "a"), 0)],
 )
-def test_a_cell_that_begins_a_formula_is_noticed(row: writing.Row, expected: bool) -> None:
-    assert writing.begins_a_formula(row) == expected
+def test_cells_that_begin_as_formulas_are_counted(row: writing.Row, expected: int) -> None:
+    assert writing.formula_like(row) == expected
+
+
+def test_a_workbook_has_numbers_for_ids_a_bold_header_a_filter_and_widths() -> None:
+    with ZipFile(io.BytesIO(written("xlsx", SHOWN))) as parts:
+        sheet = parts.read("xl/worksheets/sheet1.xml").decode()
+        styles = parts.read("xl/styles.xml").decode()
+    assert f'<autoFilter ref="A1:D{len(SHOWN) + 1}"/>' in sheet
+    assert "<b/>" in styles
+    assert '<c r="A2"><v>1</v></c>' in sheet
+    assert sheet.count("<col ") == len(COLUMNS)

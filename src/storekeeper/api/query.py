@@ -13,7 +13,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from storekeeper.domain import search
 from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.intake import Import, OnConflict
-from storekeeper.domain.parameters import Parameter, one_of, read
+from storekeeper.domain.parameters import FLAG, Parameter, one_of, read
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import check_match, parse_column, parse_maps
@@ -82,7 +82,7 @@ def parse_import_query(query: bytes) -> Import:
 
 def wants_look(query: bytes) -> bool:
     """Return whether the query of an import asks only what its file is."""
-    return bool(_read(query, {"look": _FLAG}).get("look"))
+    return bool(_read(query, {"look": FLAG}).get("look"))
 
 
 def next_page(query: bytes, last: int) -> bytes:
@@ -137,11 +137,6 @@ def _parse_limit(value: bytes) -> int | None:
     return limit
 
 
-def _parse_flag(value: bytes) -> bool | None:
-    # Empty means true: a request with `?dry-run` must not import.
-    return {b"": True, b"true": True, b"1": True, b"false": False, b"0": False}.get(value)
-
-
 def _parse_match(value: bytes) -> str | None:
     column = parse_column(value)
     if column is not None:
@@ -189,7 +184,6 @@ def _as_wrong_value() -> Iterator[None]:
 _ALL = Query()
 _LIMIT = Parameter(_parse_limit, f"an integer from 1 to {MAX_LIMIT}")
 _STORE = Parameter(_parse_number, "the id of a store")
-_FLAG = Parameter(_parse_flag, "true or false", takes_blank=True)
 
 _OF_STORES = {"at": AT}
 _OF_LISTS = {
@@ -209,7 +203,7 @@ _OF_IMPORTS = {
     "match": Parameter(
         _parse_match, "id, name, or the name of a column, but for address and version"
     ),
-    "add": _FLAG._replace(excludes=("match",)),
+    "add": FLAG._replace(excludes=("match",)),
     "map": Parameter(
         _parse_maps,
         "for each of id, name, address and version one column or template, as in name=Store Name",
@@ -224,9 +218,9 @@ _OF_IMPORTS = {
     "header-row": Parameter(
         _parse_header_row, "the number of a row, from 1, or none", excludes=("header",)
     ),
-    "look": _FLAG,
+    "look": FLAG,
     "on-conflict": Parameter(one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
-    "dry-run": _FLAG,
-    "skip-bad": _FLAG,
-    "cut-names": _FLAG,
+    "dry-run": FLAG,
+    "skip-bad": FLAG,
+    "cut-names": FLAG,
 }

@@ -41,11 +41,13 @@ def export(
         ),
     ] = "",
     with_: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            "--with", help="Add this column: the keys of an outside system, as an import had them."
+            "--with",
+            help="Add this column: the keys of an outside system, as an import had them;"
+            " repeatable. `all` adds all.",
         ),
-    ] = "",
+    ] = None,
     excel: Annotated[
         bool,
         typer.Option("--excel", help="CSV for Excel: with a byte order mark, and ; between cells."),
@@ -62,8 +64,8 @@ def export(
     from storekeeper.storage import databases
 
     database = databases.database(settings.database)
-    wanted = {"q": q, "at": at, "with": with_, "format": format or _format(file)}
-    given = {name: [os.fsencode(value)] for name, value in wanted.items()}
+    wanted = {"q": [q], "at": [at], "with": with_ or [], "format": [format or _format(file)]}
+    given = {name: list(map(os.fsencode, values)) for name, values in wanted.items()}
     try:
         output_file = Path("/dev/stdout") if file == STANDARD_STREAM else file
         if databases.is_database_file(settings.database, output_file):
@@ -87,10 +89,10 @@ def export(
         name = "standard output" if file == STANDARD_STREAM else file
         raise CannotStart(f"cannot write {name}: {error.strerror}") from None
     print_line(f"{counted(done.stores, 'store')} exported from {database.name}")
-    if done.has_formulas:
+    if done.formulas:
         print_line(
-            "Some cells begin with =, +, - or @, which spreadsheets take for formulas: use .xlsx"
-            " for people"
+            f"{counted(done.formulas, 'cell')} with a sign in front (=, +, -, @ or a tab) that a"
+            " spreadsheet may take for a formula: use .xlsx for people"
         )
 
 

@@ -58,6 +58,16 @@ def read(
     return found
 
 
+def parse_flag(value: bytes) -> bool | None:
+    """Return what a switch says, None if that is neither true nor false."""
+    # Empty means true here: who sends `?dry-run` must not import.
+    return {b"": True, b"true": True, b"1": True, b"false": False, b"0": False}.get(value)
+
+
+FLAG = Parameter(parse_flag, "true or false", takes_blank=True)
+"""A switch."""
+
+
 def one_of(*choices: str) -> Callable[[bytes], str | None]:
     """Return what reads one of these words."""
     return {choice.encode(): choice for choice in choices}.get

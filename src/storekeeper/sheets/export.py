@@ -10,7 +10,7 @@ import msgspec
 
 from storekeeper.domain import search
 from storekeeper.domain.errors import InvalidInput
-from storekeeper.domain.parameters import Parameter, one_of, read
+from storekeeper.domain.parameters import FLAG, Parameter, one_of, read
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, Payload
@@ -25,38 +25,57 @@ _LATEST_TIME = "SELECT at FROM changes ORDER BY seq DESC LIMIT 1"
 _SEQ_AT = "SELECT seq FROM changes WHERE at <= $1 ORDER BY seq DESC LIMIT 1"
 _KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids ORDER BY column_name"
 _WITH_KEY = "SELECT store_id FROM external_ids WHERE value = $1"
-_KEY = "(SELECT value FROM external_ids WHERE store_id = id AND column_name = $1)"
+_KEY = "(SELECT value FROM external_ids WHERE store_id = id AND column_name = ${})"
 _AS_OF = f"""(SELECT store_id AS id, {FIELDS} FROM changes JOIN (
     SELECT max(seq) AS seq FROM changes WHERE seq <= {{version}} GROUP BY store_id)
   AS latest USING (seq)) AS past"""  # noqa: S608 - only from constants
+
+
+ALL_KEYS = "all"
+"""What asks for all columns of outside keys."""
+
+MAX_KEY_COLUMNS = 50
+"""Columns of outside keys that an export may have."""
 
 
 class Export(msgspec.Struct, frozen=True):
     """An export: all stores, or those that a search finds, or as they were at a moment;
     ascending by id.
 
-    `key_column` is the column whose keys of outside systems stand next to each store, "" for
-    none. `excel` is for CSV.
+    `key_columns` are the columns whose keys of outside systems stand next to each store; ALL_KEYS
+    means all. `excel` and `bom` are for CSV: as Excel expects it in many languages, or only with a
+    byte order mark, which tells Excel the encoding.
     """
 
     format: str = "csv"
     search: Search | None = None
     at: Moment | None = None
-    key_column: str = ""
+    key_columns: Sequence[str] = ()
     excel: bool = False
+    bom: bool = False
+
+
+def _parse_columns(values: Sequence[bytes]) -> tuple[str, ...] | None:
+    columns = [parse_column(value) for value in values if value]
+    found = tuple(dict.fromkeys(column for column in columns if column is not None))
+    is_good = len(found) <= MAX_KEY_COLUMNS and None not in columns
+    return found if is_good else None
 
 
 PARAMETERS: Mapping[str, Parameter] = {
     "q": search.PARAMETER,
     "at": AT,
     "with": Parameter(
-        parse_column, f"the name of a column, of {MAX_EXTERNAL_LENGTH} characters at most"
+        _parse_columns,
+        f"all, or the names of columns, of {MAX_EXTERNAL_LENGTH} characters at most",
+        is_repeatable=True,
     ),
+    "bom": FLAG,
     "format": Parameter(one_of(*TYPES), f"one of {', '.join(TYPES)}"),
 }
 """The parameters of an export."""
 
-_ATTRIBUTES = {"q": "search", "with": "key_column"}
+_ATTRIBUTES = {"q": "search", "with": "key_columns"}
 
 
 def options_of(sent: Mapping[str, Sequence[bytes]]) -> Export:
@@ -67,13 +86,13 @@ def options_of(sent: Mapping[str, Sequence[bytes]]) -> Export:
 
 
 class Exported(NamedTuple):
-    """What was written: how many stores, their version and epoch, and whether cells of CSV begin
+    """What was written: how many stores, their version and epoch, and how many cells of CSV begin
     as formulas do."""
 
     stores: int
     version: int
     epoch: str
-    has_formulas: bool
+    formulas: int
 
 
 def write(
@@ -86,26 +105,25 @@ def write(
     _, version, epoch = snapshot.state()
     if options.at is not None:
         version = _version_at(snapshot, options.at, version, epoch)
-    key_column = _key_column(snapshot, options.key_column)
-    columns = (*COLUMNS, heading_of_keys(key_column)) if key_column else COLUMNS
-    count, has_formulas = 0, False
+    keys = _key_columns(snapshot, options.key_columns)
+    columns = (*COLUMNS, *map(heading_of_keys, keys))
+    count = formulas = 0
 
     def rows() -> Rows:
-        nonlocal count, has_formulas
-        for id, name, address, *key in found:
+        nonlocal count, formulas
+        for id, name, address, *of_outside in found:
             count += 1
-            row = (id, name, address, f"{version}.{epoch}", *key)
-            has_formulas = has_formulas or (
-                options.format == "csv" and writing.begins_a_formula(row)
-            )
+            row = (id, name, address, f"{version}.{epoch}", *of_outside)
+            if options.format == "csv":
+                formulas += writing.formula_like(row)
             yield row
 
     with (
-        closing(_select(snapshot, options, version, key_column, progress)) as found,
+        closing(_select(snapshot, options, version, keys, progress)) as found,
         closing(rows()) as shown,
     ):
-        writing.write(file, options.format, columns, shown, excel=options.excel)
-    return Exported(count, version, epoch, has_formulas)
+        writing.write(file, options.format, columns, shown, excel=options.excel, bom=options.bom)
+    return Exported(count, version, epoch, formulas)
 
 
 def _version_at(snapshot: Snapshot, at: Moment, version: int, epoch: str) -> int:
@@ -117,18 +135,23 @@ def _version_at(snapshot: Snapshot, at: Moment, version: int, epoch: str) -> int
     return int(next(snapshot.select(_SEQ_AT, max(at.time, -MAX_INTEGER)), (0,))[0])
 
 
-def _key_column(snapshot: Snapshot, asked: str) -> str:
-    """Return the column of keys as it is remembered, "" if none is asked for. Raises
-    InvalidInput."""
+def _key_columns(snapshot: Snapshot, asked: Sequence[str]) -> list[str]:
+    """Return the columns of keys as they are remembered. Raises InvalidInput."""
     if not asked:
-        return ""
-    columns = [name for (name,) in snapshot.select(_KEY_COLUMNS)]
+        return []
+    known = [str(name) for (name,) in snapshot.select(_KEY_COLUMNS)]
+    if ALL_KEYS in asked:
+        return known
+    return list(dict.fromkeys(_known_column(known, column) for column in asked))
+
+
+def _known_column(columns: Sequence[str], asked: str) -> str:
     if asked in columns:
         return asked
     for name in columns:
         meant = (asked.strip().casefold(), without_prefix(asked).casefold())
         if name.strip().casefold() in meant:
-            return str(name)
+            return name
     known = f"these have keys: {', '.join(columns)}" if columns else "no store has any"
     rule = f"must be a column that stores have keys of; {known}"
     raise InvalidInput("query", {"with": Violation(Reason.NO_KEYS, rule)})
@@ -138,13 +161,12 @@ def _select(
     snapshot: Snapshot,
     options: Export,
     version: int,
-    key_column: str,
+    keys: Sequence[str],
     progress: Callable[[int], None],
 ) -> Rows:
-    keys = [key_column] if key_column else []
     values: list[str | int] = [*keys, version] if options.at else [*keys]
     source = _AS_OF.format(version=f"${len(values)}") if options.at else "stores"
-    key = f", {_KEY}" if key_column else ""
+    key = "".join(f", {_KEY.format(place)}" for place in range(1, len(keys) + 1))
     query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - of constants
     if options.search is None:
         query = f"SELECT '', id, {FIELDS}{key} FROM {source} ORDER BY id"  # noqa: S608 - as above

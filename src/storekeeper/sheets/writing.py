@@ -23,6 +23,9 @@ MAX_CELL_LENGTH = 32_767
 MAX_ROWS = 2**20
 """Characters of a cell of XLSX, and rows of a sheet with its header."""
 
+MAX_EXACT = 10**15 - 1
+"""The greatest number of which a cell has all digits."""
+
 _1980 = datetime(1980, 1, 1, tzinfo=UTC)
 _WIDTHS = (8, 32, 60, 20, 20)
 _encode = msgspec.json.Encoder().encode
@@ -37,16 +40,19 @@ def write(
     rows: Iterable[Row],
     *,
     excel: bool = False,
+    bom: bool = False,
 ) -> None:
     """Write rows of these columns; the first is an id. Raises InvalidInput, and Unavailable if
     the folder of temporary files is full.
 
     `excel` is for CSV: with a byte order mark and semicolons, as Excel expects it in many
-    languages.
+    languages; `bom` is only the mark.
     """
     match format:
         case "csv":
-            _write_csv(file, columns, rows, excel=excel)
+            if excel or bom:
+                file.write(codecs.BOM_UTF8)
+            _write_csv(file, columns, rows, delimiter=";" if excel else ",")
         case "jsonl":
             file.writelines(_encode(dict(zip(columns, row, strict=True))) + b"\n" for row in rows)
         case "xlsx":
@@ -54,12 +60,10 @@ def write(
 
 
 def _write_csv(
-    file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], *, excel: bool
+    file: IO[bytes], columns: Sequence[str], rows: Iterable[Row], *, delimiter: str
 ) -> None:
-    if excel:
-        file.write(codecs.BOM_UTF8)
     # A TextIOWrapper would flush the file at its end, and a pipe blocks while no process reads it.
-    writer = csv.writer(codecs.getwriter("utf-8")(file), delimiter=";" if excel else ",")
+    writer = csv.writer(codecs.getwriter("utf-8")(file), delimiter=delimiter)
     writer.writerow(columns)
     writer.writerows(rows)
 
@@ -95,9 +99,13 @@ def _make_book(book: Any, columns: Sequence[str], rows: Iterable[Row]) -> None:
             # As text: otherwise Excel would make dates and numbers of names, and cut the zeros in
             # front of keys.
             as_text = book.add_format({"num_format": "@"})
-            for column, width in zip(range(len(columns)), _WIDTHS, strict=False):
+            sheet.set_column(0, 0, _WIDTHS[0])
+            for column in range(1, len(columns)):
+                width = _WIDTHS[min(column, len(_WIDTHS) - 1)]
                 sheet.set_column(column, column, width, as_text)
-            _fill(sheet, columns, rows, as_text)
+            header = book.add_format({"bold": True, "num_format": "@"})
+            last = _fill(sheet, columns, rows, header=header, as_text=as_text)
+            sheet.autofilter(0, 0, last, len(columns) - 1)
             book.close()
     except OSError as error:
         raise _no_space(error) from None
@@ -131,9 +139,13 @@ def _no_space(error: OSError) -> Unavailable:
     return Unavailable(f"The folder of temporary files cannot be written: {error.strerror}")
 
 
-def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any) -> None:
+def _fill(
+    sheet: Any, columns: Sequence[str], rows: Iterable[Row], *, header: Any, as_text: Any
+) -> int:
+    """Write the header and the rows; return the number of the last one."""
+    number = 0
     for column, name in enumerate(columns):
-        sheet.write_string(0, column, name)
+        sheet.write_string(0, column, name, header)
     for number, row in enumerate(rows, 1):
         if number == MAX_ROWS:
             raise _no_xlsx(f"a sheet of XLSX has {MAX_ROWS:,} rows at most")
@@ -149,7 +161,11 @@ def _fill(sheet: Any, columns: Sequence[str], rows: Iterable[Row], as_text: Any)
                 raise _no_xlsx(
                     f"XML has no U+FFFE and U+FFFF, as the {columns[column]} of store {row[0]} has"
                 )
-            sheet.write_string(number, column, text, as_text)
+            if column == 0 and isinstance(cell, int) and cell <= MAX_EXACT:
+                sheet.write_number(number, column, cell)
+            else:
+                sheet.write_string(number, column, text, as_text)
+    return number
 
 
 def _no_xlsx(reason: str) -> InvalidInput:
@@ -157,7 +173,10 @@ def _no_xlsx(reason: str) -> InvalidInput:
     return InvalidInput("query", {"format": violation})
 
 
-def begins_a_formula(row: Row) -> bool:
-    """Return whether a spreadsheet takes a cell of this row for a formula, if it reads the row
+def formula_like(row: Row) -> int:
+    """Return how many cells of this row a spreadsheet takes for formulas, if it reads the row
     from CSV."""
-    return any(type(cell) is str and cell[:1] in ("=", "+", "-", "@") for cell in row)
+    return sum(type(cell) is str and cell[:1] in _FORMULA for cell in row)
+
+
+_FORMULA = {"=", "+", "-", "@", "\t", "\r"}

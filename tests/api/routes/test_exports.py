@@ -1,11 +1,13 @@
 """/api/export in one process: slow readers, a full folder of temporary files, HEAD."""
 
+import asyncio
 import gc
 import os
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +187,56 @@ async def test_a_full_folder_of_temporary_files_is_503_and_nothing_stays(
                     )
                     assert got.status == 200
     assert "event=bug" not in capfd.readouterr().err
+
+
+# What a spreadsheet makes of it.
+
+
+async def test_an_export_opens_right_and_is_named_by_its_date_and_search(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        await add_all(service.collection, [Payload("=1+1", "\t-2"), Payload("Café", None)])
+        today = datetime.now(UTC).date().isoformat()
+        plain = await exchange(service, request("GET", "/api/export"))
+        marked = await exchange(service, request("GET", "/api/export?bom=true"))
+        assert plain.headers["formula-cells"] == "2"
+        assert b"\xef\xbb\xbf" not in plain.body
+        assert b"\n\xef\xbb\xbfid,name" in marked.body
+        name = plain.headers["content-disposition"]
+        assert name[:28] == f'attachment; filename="stores-{today}.csv"'[:28]
+        found = await exchange(service, request("GET", "/api/export?q=caf%C3%A9&format=jsonl"))
+        assert "formula-cells" not in found.headers
+        assert found.headers["content-disposition"].endswith("-caf%C3%A9.jsonl")
+        found = await exchange(service, request("GET", "/api/export?q=1%2B1"))
+        assert found.headers["content-disposition"].endswith('-1-1.csv"')
+
+
+async def test_an_export_has_the_columns_of_outside_keys_that_are_asked_for(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        for name, column in (("A", "ID"), ("B", "Store No")):
+            text = f"{column},name\n7,{name}\n"
+            query = f"match=key:{column.replace(' ', '+')}"
+            fields = ("Content-Type: text/csv", f"Content-Length: {len(text)}")
+            sent = request("POST", f"/api/imports?{query}", None, *fields) + text.encode()
+            await until_imported(service, sent)
+        for query in ("with=all", "with=id&with=Store+No"):
+            got = await exchange(service, request("GET", f"/api/export?{query}"))
+            header, one, two = [line for line in got.body.decode().splitlines() if "," in line]
+            assert header == "id,name,address,version,key:ID,Store No"
+            assert (one.split(",")[4:], two.split(",")[4:]) == (["7", ""], ["", "7"])
+        none = await exchange(service, request("GET", "/api/export?with=all&with=No"))
+        assert none.status == 200
+        bad = await exchange(service, request("GET", "/api/export?with=ID&with=No"))
+        assert (bad.status, bad.json["validation"]["keys"]) == (400, ["with"])
+
+
+async def until_imported(service: Inside, sent: bytes) -> None:
+    """Send an import; again, while the thread of the one before has its file."""
+    for _ in range(200):
+        done = await exchange(service, sent)
+        if done.status != 503:
+            break
+        await asyncio.sleep(0.01)
+    assert done.status == 200, done.body
 
 
 # HEAD.

@@ -6,9 +6,12 @@ transaction open, and the file is whole. A HEAD writes it too, so that it respon
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
+from urllib.parse import quote
 
 from storekeeper.api.plan import Planner, RequestPlan
 from storekeeper.api.preconditions import not_modified, read_if_none_match
@@ -43,8 +46,13 @@ WRITE_TIMEOUT = 57.0
 RESPONSE_TIMEOUT = 59.0
 """Seconds after which an export has its response in any case, whatever the database does."""
 
+MAX_SEARCH_IN_NAME = 40
+"""Characters of a search in the name of a file."""
+
 PART_BYTES = 64 * 1024
 """Bytes that are read from the file, and sent, at once."""
+
+_NO_WORD = re.compile(r"[\W_]+")
 
 TOO_SLOW = "The export takes too long: ask for fewer stores, or run `storekeeper export`"
 TOO_MANY = "Too many exports are under way"
@@ -101,7 +109,7 @@ class Exports:
 
     async def _respond(self, options: Export, tags: Tags | None) -> Response:
         # The keys of outside systems change without the list: an export with them has no tag.
-        has_tag = not options.key_column
+        has_tag = not options.key_columns
         if tags and has_tag and (unchanged := not_modified(tags, await self._tag(options))):
             return unchanged
         self._sent.make_room()
@@ -119,7 +127,7 @@ class Exports:
             raise Unavailable(TOO_SLOW)
         download, written = writing.result()
         self._sent.add(download)
-        response = Response(b"", _headers(options.format), stream=download.parts())
+        response = Response(b"", _headers(options, written), stream=download.parts())
         if has_tag:
             response.tag = tag(written.version, written.epoch).encode()
         return response
@@ -167,9 +175,26 @@ def _write(options: Export, spool: Spool, snapshot: Snapshot) -> Exported:
     return written
 
 
-def _headers(format: str) -> bytes:
-    fields = (
-        f"content-type: {TYPES[format]}\r\n"
-        f'content-disposition: attachment; filename="stores.{format}"\r\n'
-    )
+def _headers(options: Export, written: Exported) -> bytes:
+    name = file_name(options, datetime.now(UTC))
+    fields = f"content-type: {TYPES[options.format]}\r\ncontent-disposition: {name}\r\n"
+    if written.formulas:
+        fields += f"formula-cells: {written.formulas}\r\n"
     return fields.encode() + NO_CACHE
+
+
+def file_name(options: Export, now: datetime) -> str:
+    """Return the name of the file of an export, by its date and its search, as a field value."""
+    moment = now
+    if options.at is not None and options.at.time is not None:
+        with suppress(ValueError, OverflowError, OSError):
+            moment = datetime.fromtimestamp(options.at.time / 1000, UTC)
+    parts = ["stores", moment.date().isoformat()]
+    if options.search is not None:
+        words = _NO_WORD.sub("-", options.search.text)[:MAX_SEARCH_IN_NAME].strip("-")
+        parts += [words] if words else []
+    name = f"{'-'.join(parts)}.{options.format}"
+    if name.isascii():
+        return f'attachment; filename="{name}"'
+    plain = f"{'-'.join(parts[:2])}.{options.format}"
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name)}"
