@@ -24,7 +24,7 @@ MAX_ROWS = 2**20
 """Characters of a cell of XLSX, and rows of a sheet with its header."""
 
 MAX_EXACT = 10**15 - 1
-"""The greatest number of which a cell has all digits."""
+"""The greatest number whose digits a cell keeps."""
 
 _1980 = datetime(1980, 1, 1, tzinfo=UTC)
 _WIDTHS = (8, 32, 60, 20, 20)
