@@ -1,4 +1,4 @@
-"""The edges of a connection: Expect, Upgrade, bytes that are no HTTP, clients that close."""
+"""The edges of a connection: Expect, Upgrade, bytes that are not HTTP, clients that close."""
 
 import socket
 

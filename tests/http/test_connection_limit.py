@@ -212,7 +212,7 @@ def test_without_a_file_left_established_connections_are_served_all_the_same(
                     wire.send(create("Still") + request("GET", "/health/ready"))
                     assert wire.response().json["id"] == number
                     assert wire.response().status == 200
-                with pytest.raises((OSError, AssertionError)):  # nobody else gets in
+                with pytest.raises((OSError, AssertionError)):  # no other client gets in
                     store(service, "Newcomer")
         until(lambda: len(sockets(service.process.pid)) < 50)
         assert store(service, "After") == 50

@@ -474,7 +474,7 @@ async def test_pipelined_requests_that_take_long_let_the_others_go_on_in_between
 
 
 async def test_a_body_that_comes_in_many_bytes_may_take_all_that_a_body_may(tmp_path: Path) -> None:
-    """With its head it costs more than a body may, and nobody else would have the rest of it
+    """With its head it costs more than a body may, and no other request would have the rest of it
     read."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()

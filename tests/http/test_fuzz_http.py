@@ -1,4 +1,4 @@
-"""A short run of the fuzzer (`make fuzz-http` is a long one), and broken builds that it has to
+"""A short run of the fuzzer (`make fuzz-http` is a long one), and broken builds that it must
 find."""
 
 import asyncio
@@ -124,7 +124,7 @@ BROKEN: dict[str, tuple[Any, str, Any, str]] = {
         "the connection stays open for ever",
     ),
     "ignores If-Match": (commands, "matches", lambda *_: True, r"was done over \"\d"),
-    "forgets to go on": (Connection, "advance", lambda _self: None, "the connection hangs"),
+    "forgets to continue": (Connection, "advance", lambda _self: None, "the connection hangs"),
     "keeps what it has read": (Connection, "connection_made", keeps_bytes, "memory grew by"),
 }
 

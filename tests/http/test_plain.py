@@ -1,5 +1,5 @@
-"""Plain requests beside the careful reader: what the head cache accepts, that one accepts too,
-and means the same."""
+"""Plain requests, compared with the careful reader: what the head cache accepts, that one accepts
+too, and means the same."""
 
 import re
 import tracemalloc
@@ -101,7 +101,7 @@ def corpus(damaged: int) -> Iterator[bytes]:
 
 
 def with_each_byte() -> Iterator[bytes]:
-    """Yield requests with each byte at each end and amid a value, a name, a target, and between
+    """Yield requests with each byte at each end and within a value, a name, a target, and between
     fields."""
     written = [
         request("GET", "/api/stores/1", None, f"If-None-Match: {tag}")
@@ -226,7 +226,7 @@ def test_a_field_that_decides_nothing_is_no_part_of_the_request_and_needs_no_new
 
 
 def test_every_field_that_anybody_looks_for_decides() -> None:
-    """A plain request hides all others: whoever looks for another one has to add it."""
+    """A plain request hides all others: code that looks for another field must add it."""
     found = {
         name
         for path in (ROOT / "src").rglob("*.py")

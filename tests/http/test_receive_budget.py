@@ -21,7 +21,7 @@ from tests.harness.process import Running
 from tests.harness.wire import HOST, SLOW, assert_error, create, request
 
 MANY_FIELDS = b"GET /test HTTP/1.1\r\n" + HOST + b"ab:cd\r\n" * 570
-"""The beginning of a head of 4 KiB, of which Python makes 100 KiB."""
+"""The beginning of a head of 4 KiB, which takes 100 KiB in Python."""
 
 LARGE_HEAD = b"POST /api/stores HTTP/1.1\r\n" + HOST + b"X: %b\r\n" % (b"x" * 150) * 90
 LIMIT = 2**18
@@ -78,7 +78,7 @@ async def test_what_is_not_whole_counts_from_its_first_byte_and_is_bounded(
 async def test_large_writes_that_wait_for_the_database_are_bounded(
     tmp_path: Path, again: bool
 ) -> None:
-    """Though each came in one read; and small ones go on."""
+    """Though each came in one read; and small ones continue."""
     large = request("POST", "/api/stores", b'{"name":"Large","address":"%b"}' % (b"x" * 60_000))
     async with inside(tmp_path) as service:
         for _ in range(2 * again):

@@ -1,9 +1,9 @@
 """What the HTTP layer refuses (decision 27), as raw bytes: a table of cases.
 
 A request that two servers could cut differently out of the same bytes is never carried out, and
-no request is ever answered twice. Each case begins on a fresh connection, alone, behind a
-request that is still unanswered, and cut into two packets; every case that is refused carries a
-create that must not happen.
+no request is ever answered twice. Each case begins on a fresh connection, as the only request,
+behind a request that is still unanswered, and cut into two packets; every case that is refused
+carries a create that must not happen.
 """
 
 from urllib.parse import quote

@@ -17,7 +17,7 @@ LONG = 100_000
 
 
 async def store(service: Inside, address: str) -> None:
-    """Create store 1, or write it anew."""
+    """Create store 1, or write it again."""
     connection, line = service.connect()
     connection.data_received(create("First"))
     await settled(connection)

@@ -78,7 +78,10 @@ def test_framing_without_an_end_is_refused_while_it_is_sent(service: Running) ->
         (b"GET /", 414),
         (b"GET /test HTTP/1.1\r\nX: ", 431),
         (MANY + b"GET /test HTTP/1.1\r\nX", 431),
-        (CHUNKS + b"1;", 431),  # chunk extensions and trailers are no body, but they cost the same
+        (
+            CHUNKS + b"1;",
+            431,
+        ),  # chunk extensions and trailers are not a body, but they cost the same
         (CHUNKS + b"0\r\nX: ", 431),
     ):
         with dial(service) as wire:

@@ -2,7 +2,7 @@
 
 Decisions 15, 16 and 27 to 30. uvicorn manages sockets and the event loop, and makes one of these
 for each client. What it asks of such a class is documented nowhere: so uvicorn is pinned exactly,
-and `tests/http/test_uvicorn.py` holds it. README.md beside this file has the states.
+and `tests/http/test_uvicorn.py` holds it. README.md next to this file has the states.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes: a cached request, a plain one, or what the careful reader has to read."""
+        """Take bytes: a cached request, a plain one, or one for the careful reader."""
         if self.unread.data or self.busy or self.reader.phase is not Phase.IDLE:
             self._receive(data)
             return
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
     # What is read, and when.
 
     def advance(self) -> None:
-        """Read the next requests, until one has to wait; called after each event that a request
+        """Read the next requests, until one must wait; called after each event that a request
         may have waited for."""
         if self.transport.is_closing():
             return
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.over:
-            # Retrieved, because asyncio would report an exception that nobody retrieves.
+            # Retrieved, because asyncio would report an exception that is not retrieved.
             deferred.future.exception()
             return
         self._send(exchange, self.runtime.application.complete(deferred))
@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
         if self.exchange is not None:
             self.exchange.stop()
             if self.exchange.is_endless and self.flow.write_paused:
-                self.transport.abort()  # its client reads nothing now, and goes on elsewhere
+                self.transport.abort()  # its client reads nothing now, and continues elsewhere
         # After a standstill the timer comes before what has arrived is read, and this after it.
         self.loop.call_later(
             deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance

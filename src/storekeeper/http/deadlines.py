@@ -36,7 +36,7 @@ def acknowledged(transport: asyncio.BaseTransport) -> tuple[int, bool] | None:
     """Return how many bytes the client's kernel has acknowledged so far, and whether that is all
     of them.
 
-    None if our kernel does not report it. What our kernel takes is no measure: it takes
+    None if our kernel does not report it. What our kernel takes does not count: it takes
     megabytes at once, so a slow reader would seem to read nothing for minutes.
     """
     try:
@@ -74,7 +74,7 @@ class Deadlines:
         return self._idle_since
 
     def idle_for_too_long(self, now: float, responses_sent: int) -> bool:
-        """Return whether an idle connection has to be closed."""
+        """Return whether an idle connection must be closed."""
         return now - self.idle_since(now, responses_sent) > (
             IDLE_TIMEOUT if responses_sent else REQUEST_TIMEOUT
         )

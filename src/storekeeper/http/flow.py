@@ -55,7 +55,8 @@ class Flow:
         self.write_paused = True
 
     def resume_writing(self) -> None:
-        """Note that the kernel has taken all unsent bytes but 256 at most, or that nobody will."""
+        """Note that the kernel has taken all unsent bytes but 256 at most, or that it never
+        will."""
         self.write_paused = False
         self._send_budget.release(self)
         if self._writable is not None and not self._writable.done():

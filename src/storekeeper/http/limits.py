@@ -36,7 +36,7 @@ SWEEP_SLICE = 100
 """Connections that are swept in one loop iteration: about 0.1 ms."""
 
 MAX_UNSENT_BYTES = 108 * 2**20
-"""Bytes of responses that wait for all clients together, beside the 1 KiB that each may leave
+"""Bytes of responses that wait for all clients, in addition to the 1 KiB that each may leave
 unsent uncounted."""
 
 MAX_RECEIVED_BYTES = 64 * 2**20

@@ -26,7 +26,7 @@ from storekeeper.http.request import (
 from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
-    # The framing of the request, and how its connection goes on.
+    # The framing of the request, and how its connection continues.
     *(
         b"connection",
         b"content-length",
@@ -114,7 +114,7 @@ class PlainReader:
         keys: Sequence[bytes] = ()
         head = self._heads.get(text)
         if head is None and text.count(b"\n") <= MAX_FIELDS:
-            # No other request has the same ids and keys, so they are no part of the remembered
+            # No other request has the same ids and keys, so they are not part of the remembered
             # head.
             text, id = cut_ids(text)
             text, keys = cut_keys(text)
@@ -161,7 +161,7 @@ class PlainReader:
 
 
 def _decide(text: bytes) -> Head | None:
-    """Return what these lines of deciding fields, each of which is a field, decide; None if they
+    """Return what these lines of deciding fields, if each is a field, decide; None if they
     are not plain."""
     lines = [line.partition(b":") for line in text.split(b"\r\n")[1:]]
     fields = [(name.lower(), value.strip(b" \t")) for name, _, value in lines]

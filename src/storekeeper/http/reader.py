@@ -47,7 +47,7 @@ class RequestReader:
 
     `refuse` is called at most once, with the refusal of what was read of a request. `clock` is
     called when a request begins. `early_refusal` is called with a request that may have a large
-    body, before that is read; it returns the refusal if the head alone decides, else None.
+    body, before that is read; it returns the refusal if the head decides that, otherwise None.
     `body_limit` returns the limits of a target's route.
     """
 

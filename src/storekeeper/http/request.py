@@ -117,7 +117,7 @@ class Request(msgspec.Struct, eq=False, gc=False):
     too."""
 
     key: str = ""
-    """Its Idempotency-Key without quotes, if it is valid; a head with another one beside it is
+    """Its Idempotency-Key without quotes, if it is valid; a head with a second one is
     refused."""
 
     cache_key: bytes = b""
@@ -199,7 +199,7 @@ def check(request: Request) -> Response | None:
 
 def check_line(line: bytes) -> Response | None:
     """Return the refusal of a request line, whole or not, if it is too long or of another
-    protocol; else None."""
+    protocol; otherwise None."""
     start = line[:_MAX_LINE_BYTES]  # so that the result does not depend on how much has arrived
     if _OTHER_PROTOCOL.search(start):
         return error_response(400, "Not valid HTTP/1.1: another protocol")
@@ -229,7 +229,7 @@ def is_host(value: bytes) -> bool:
 
 
 def exceeds(length: bytes, limit: int) -> bool:
-    """Return whether a Content-Length, which has digits alone, is over the limit of a body."""
+    """Return whether a Content-Length, which has only digits, is over the limit of a body."""
     # `int` refuses thousands of digits, even of zeros.
     return len(length) > 20 or int(length) > limit
 

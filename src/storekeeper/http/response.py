@@ -61,8 +61,8 @@ class Response(msgspec.Struct):
 
 
 class StreamAborted(Exception):
-    """A stream cannot be completed, for a reason that is no bug; what raises this has logged it
-    if need be."""
+    """A stream cannot be completed, for a reason that is not a bug; the code that raises this has
+    logged it if need be."""
 
 
 class Deferred(msgspec.Struct):

@@ -17,7 +17,7 @@ from storekeeper.log.events import request_id
 
 
 class _Application(Protocol):
-    """What HTTP asks of `api.application.Application`, which this package may not import."""
+    """What HTTP asks of `api.application.Application`, which this package must not import."""
 
     def respond(self, request: Request) -> Response | Deferred: ...
     def complete(self, deferred: Deferred) -> Response: ...

@@ -65,9 +65,10 @@ _ROW = f"{COLLECTION_TABLE} WHERE one = 1"
 _JSON = f"""
   (SELECT convert_to(string_agg(row_to_json(store)::text, ',' ORDER BY store.id), 'UTF8')
     FROM (SELECT id, {FIELDS} FROM page WHERE before < {PAGE_BYTES}) AS store),
-  (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page), version, epoch"""
-# LIMIT and `one = 1` have the server use the index even before it has statistics: else it reads all
-# changes.
+  (SELECT max(id) FROM page WHERE before < {PAGE_BYTES}), (SELECT max(version) FROM page),
+  version, epoch"""
+# LIMIT and `one = 1` have the server use the index even before it has statistics. Otherwise it
+# reads all changes.
 _PRESENT = f"""SELECT version, epoch, at, was.seq, was.count
   FROM {COLLECTION_TABLE} LEFT JOIN LATERAL (SELECT seq, changes.count FROM changes WHERE seq ="""
 
@@ -87,12 +88,16 @@ STATEMENTS = {
             for down in (False, True)
         )
     },
-    b"get": f"SELECT {', '.join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores WHERE id = ANY($1::int8[])",
+    b"get": f"""SELECT {", ".join(STORES)}, (SELECT epoch FROM {_ROW}) FROM stores
+      WHERE id = ANY($1::int8[])""",
     b"state": f"SELECT count, version, epoch FROM {_ROW}",
-    b"range": f"WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8) SELECT {_JSON} FROM {_ROW}",
-    b"picked": f"WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[])) SELECT {_JSON} FROM {_ROW}",
+    b"range": f"""WITH page AS ({_PAGE} stores WHERE id BETWEEN $1::int8 AND $2::int8)
+      SELECT {_JSON} FROM {_ROW}""",
+    b"picked": f"""WITH page AS ({_PAGE} stores WHERE id = ANY($1::int8[]))
+      SELECT {_JSON} FROM {_ROW}""",
     b"named": f"""SELECT ARRAY(SELECT id FROM stores
-        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8), count, version, epoch FROM {_ROW}""",
+        WHERE name = $1::text AND id > $2::int8 ORDER BY id LIMIT $3::int8),
+      count, version, epoch FROM {_ROW}""",
     # Each store as its last change up to a version left it.
     b"as of": f"""WITH page AS ({_PAGE} (
         SELECT pick.id, was.* FROM unnest($1::int8[]) AS pick (id), LATERAL (
@@ -108,13 +113,15 @@ STATEMENTS = {
         SELECT 0::int8, version
         UNION ALL SELECT CASE WHEN at <= $1::int8 THEN seq ELSE low END,
           CASE WHEN at <= $1::int8 THEN high ELSE seq - 1 END
-        FROM search, LATERAL (SELECT seq, at FROM changes WHERE seq = (low + high + 1) / 2 LIMIT 1) AS middle
+        FROM search, LATERAL (
+          SELECT seq, at FROM changes WHERE seq = (low + high + 1) / 2 LIMIT 1) AS middle
         WHERE low < high)
       SELECT max(low) FROM search) LIMIT 1) AS was ON true WHERE one = 1""",
     b"tokens": GOOD_TOKENS,
-    b"figures": f"SELECT pg_catalog.pg_database_size(pg_catalog.current_database()), backed_up FROM {_ROW}",
+    b"figures": f"""SELECT pg_catalog.pg_database_size(pg_catalog.current_database()), backed_up
+      FROM {_ROW}""",
 }
-"""The statements that a connection has to prepare for these reads."""
+"""The statements that a connection must prepare for these reads."""
 
 QUERY_CANCELED = "57014"
 """The SQLSTATE of a statement that took too long."""

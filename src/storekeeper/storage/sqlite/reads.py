@@ -57,8 +57,8 @@ MAX_CACHED_BYTES = 8 * 2**20
 MAX_EPOCH_AGE = 1.0
 """Seconds for which an epoch that was read is used: `epoch --new` returns after that."""
 
-# It goes on while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does so
-# too.
+# It continues while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does
+# so too.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns
@@ -75,7 +75,8 @@ _AS_OF = f"""(SELECT store_id AS id, {FIELDS}, seq AS version FROM json_each(?1)
     SELECT max(seq) FROM {CHANGES_TABLE} WHERE store_id = pick.value AND seq <= ?2))"""
 
 _GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
-_GET_AT = f"SELECT {FIELDS}, seq FROM {CHANGES_TABLE} WHERE store_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
+_GET_AT = f"""SELECT {FIELDS}, seq FROM {CHANGES_TABLE} WHERE store_id = ? AND seq <= ?
+  ORDER BY seq DESC LIMIT 1"""
 _COUNT = f"SELECT count FROM {CHANGES_TABLE} WHERE seq = ?"
 # `at` never falls, so half of what is left is left out with each step.
 _LATEST = f"""WITH RECURSIVE search (low, high) AS (
@@ -84,13 +85,13 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
       FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
   SELECT max(low) FROM search"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
-# They are of the version beside them, as both are of one statement.
+# They and the version are of one moment, because one statement selects both.
 _NAMED = f"""SELECT *, (SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)) FROM ({STATE})"""
 _FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search_statement('instr')})"
 
 _STEPS = 100_000
-"""Steps of SQLite, about 5 ms, between two looks at the clock: each has to wait for the
+"""Steps of SQLite, about 5 ms, between two looks at the clock: each must wait for the
 interpreter's lock."""
 
 
@@ -112,7 +113,7 @@ class Reader:
         return self._epoch
 
     def epoch(self) -> str:
-        """Return the epoch, which is read anew if this process stood still since it was read."""
+        """Return the epoch, which is read again if this process stood still since it was read."""
         is_old = time.clock_gettime(_CLOCK) - self._epoch_read > MAX_EPOCH_AGE
         return self.read_epoch() if is_old else self._epoch
 
@@ -247,7 +248,7 @@ class Reader:
             values: tuple[Any, ...] = (
                 (ids[0], ids[-1]) if stores is _RANGE else (as_json(ids), *version)
             )
-            # It reads the lengths alone.
+            # It reads only the lengths.
             if len(ids) == 1 or self._execute(_BYTES[stores], values).get <= MAX_PAGE_BYTES:
                 break
             ids = ids[: len(ids) // 2]
