@@ -32,6 +32,7 @@ _DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")
 _SERVICE_LINK = re.compile(
     r"STOREKEEPER_(\w+_)?(SERVICE_(HOST|PORT)\w*=.*|PORT_\d+_\w+=.*|PORT=[a-z]+://.*)", re.DOTALL
 )
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS = frozenset(
     (
@@ -92,6 +93,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "Public name of a proxy in front of a service on loopback, such as stores.example."
         " Repeatable.",
     ] = ()
+    root_path: Annotated[
+        str, "Path below which a proxy serves it, such as /shops; links begin with that."
+    ] = ""
     user_header: Annotated[
         str | None,
         "Header in which a trusted proxy names the user; the history shows that name.",
@@ -160,6 +164,9 @@ def make(values: Mapping[str, Any]) -> Settings:
             raise _invalid(
                 "allowed_host", "expected a host name without a port, such as stores.example", host
             )
+    if settings.root_path and not _ROOT_PATH.fullmatch(settings.root_path):
+        reason = "expected a path such as /shops, without a slash at its end"
+        raise _invalid("root_path", reason, settings.root_path)
     _check_proxies(settings)
     return settings
 

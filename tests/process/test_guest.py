@@ -8,11 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
-from storekeeper.client import AsyncClient, Client
+from storekeeper.client import AsyncClient, Client, core
 from storekeeper.domain.errors import CannotStart
 from storekeeper.service import mounted
 from storekeeper.testing import stores_service  # noqa: F401 - a fixture
+from tests.harness.nginx import nginx
 from tests.harness.pages import ROOT, blocks
+from tests.harness.process import serving
 
 PAGE = ROOT / "docs/embedding.md"
 
@@ -35,6 +37,10 @@ async def test_a_host_mounts_it_as_the_page_says_and_its_process_stays_as_it_was
         assert len((await browser.get("/shops/api/stores")).json()) == 3
         made = await browser.post("/shops/api/stores", json={"name": "Fourth"})
         assert made.json()["id"] == 4
+        assert made.headers["content-location"] == "/shops/api/stores/4"
+        page = await browser.get("/shops/api/stores?limit=3")
+        assert page.links["next"]["url"] == "/shops/api/stores?limit=3&after=3"
+        assert (await browser.get(page.links["next"]["url"])).json() == [made.json()]
         assert tuned == []
     async with stores.running(), client_of(stores) as again:
         assert len((await again.get("/api/stores")).json()) == 4
@@ -79,3 +85,26 @@ def test_the_fixture_serves_a_list_of_its_own(stores_service: str) -> None:  # n
 def test_each_test_gets_another_list(stores_service: str, time: str) -> None:  # noqa: F811
     with Client(stores_service) as client:
         assert client.create(time).id == 1
+
+
+def test_behind_a_proxy_links_begin_with_the_root_path(tmp_path: Path) -> None:
+    """And the client, whose address has that path, reads page by page."""
+    with (
+        serving(tmp_path, "--root-path=/shops", "--examples") as service,
+        nginx(tmp_path, service.port, "/shops/") as proxy,
+        httpx.Client(base_url=f"http://127.0.0.1:{proxy}") as browser,
+    ):
+        page = browser.get("/shops/api/stores?limit=2")
+        link = page.links["next"]["url"]
+        assert link == "/shops/api/stores?limit=2&after=2"
+        assert [store["id"] for store in browser.get(link).json()] == [3]
+        for method in ("PUT", "PATCH"):
+            body = {"name": f"By {method}"}
+            written = browser.request(method, "/shops/api/stores/3", json=body)
+            assert written.headers["content-location"] == "/shops/api/stores/3"
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            Client(f"http://127.0.0.1:{proxy}/shops") as client,
+        ):
+            patch.setattr(core, "PAGE", 1)
+            assert [store.id for store in client.list()] == [1, 2, 3]

@@ -246,6 +246,10 @@ BAD_STARTS: list[tuple[list[str], str]] = [
     (["STOREKEEPER_PORT=x"], "(env var: 'STOREKEEPER_PORT')"),
     (["STOREKEEPER_PROT=1"], "STOREKEEPER_PROT: not a setting"),
     (["--cors-origin", "https://a.example", "--cors-origin", "*"], "as browsers send it, such as"),
+    *(
+        (["--root-path", path], "expected a path such as /shops, without a slash at its end")
+        for path in ("shops", "/shops/", "/", "/a b", "//a", "/a?b")
+    ),
     (["--user-header", "X-User"], "name the proxy that sends it, with --trusted-proxy"),
     (["--trusted-proxy", "unix"], "name the header that it sends, with --user-header"),
     (["--trusted-proxy", "proxy", "--user-header", "X-User"], "expected an IP address, or unix"),

@@ -27,6 +27,7 @@ class AsgiApplication:
         # ASGI allows any iterable, and some servers leave the blanks around a value.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         request = Request(scope["method"], _target(scope), headers, scope["http_version"], True)
+        request.root = quote(scope.get("root_path") or "").rstrip("/").encode()
         identify(request)
         id = request.id
         request_id.set(id)

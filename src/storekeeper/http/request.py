@@ -106,6 +106,9 @@ class Request(msgspec.Struct, eq=False, gc=False):
     token_number: int = 0
     """The number of the client's token, 0 for none."""
 
+    root: bytes = b""
+    """The path below which the application is mounted; it goes in front of paths in responses."""
+
     is_proxied: bool = False
     """Whether it came from a proxy that is trusted to name the user."""
 

@@ -75,6 +75,7 @@ class Resource:
         self._collection = collection
         self._hide_missing = settings.missing_store == "500"
         self._reject_unknown = settings.unknown_keys == "reject"
+        self._root = settings.root_path.encode()
         self.planners: Mapping[str, Planner] = {
             "test": lambda *_: constant(_TEST),
             "stores": self._plan_stores,
@@ -110,23 +111,24 @@ class Resource:
             state = self._collection.state()
             if isinstance(state, Future):
                 return Deferred(
-                    ensure_future(self._list_later(query, wanted, if_none_match, state))
+                    ensure_future(self._list_later(request, wanted, if_none_match, state))
                 )
             if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
                 return unchanged
         listed = self._collection.list(wanted)
-        render = partial(_list_response, query, wanted.at, if_none_match)
+        render = partial(_list_response, query, self._path(request), wanted.at, if_none_match)
         return Deferred(listed, render) if isinstance(listed, Future) else render(listed)
 
     async def _list_later(
-        self, query: bytes, wanted: Query, if_none_match: Tags, pending: Future[State]
+        self, request: Request, wanted: Query, if_none_match: Tags, pending: Future[State]
     ) -> Response:
         state = await pending
         if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
             return unchanged
         listed = self._collection.list(wanted)
         listing = await listed if isinstance(listed, Future) else listed
-        return _list_response(query, wanted.at, if_none_match, listing)
+        query, path = request.target.partition(b"?")[2], self._path(request)
+        return _list_response(query, path, wanted.at, if_none_match, listing)
 
     def _create(self, preconditions: Preconditions, request: Request) -> Deferred:
         payload = self._payload(request.body)
@@ -134,7 +136,9 @@ class Resource:
             request.key, request.token_number, ("stores", None, *astuple(payload))
         )
         command = Create(payload, preconditions.if_match, key, request.token_number, request.user)
-        return Deferred(self._collection.write(command), partial(self._written, b""))
+        return Deferred(
+            self._collection.write(command), partial(self._written, b"", self._path(request))
+        )
 
     def _replace(self, preconditions: Preconditions, request: Request) -> Deferred:
         payload = self._payload(request.body)  # checked before the id (decision 3)
@@ -144,7 +148,9 @@ class Resource:
         if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
         who = request.token_number, request.user
         command = Replace(id, payload, if_match, if_none_match, key, *who)
-        return Deferred(self._collection.write(command), partial(self._written, id_text))
+        return Deferred(
+            self._collection.write(command), partial(self._written, id_text, self._path(request))
+        )
 
     def _patch(self, preconditions: Preconditions, request: Request) -> Response | Deferred:
         if len(request.body) > MAX_PATCH_BYTES:
@@ -158,7 +164,9 @@ class Resource:
         if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
         who = request.token_number, request.user
         command = Patch(id, patch, if_match, if_none_match, key, *who)
-        return Deferred(self._collection.write(command), partial(self._written, id_text))
+        return Deferred(
+            self._collection.write(command), partial(self._written, id_text, self._path(request))
+        )
 
     def _payload(self, body: bytes) -> Payload:
         return check_payload(_value(body), reject_unknown=self._reject_unknown)
@@ -175,13 +183,17 @@ class Resource:
         response.cacheable = _is_lasting(at)
         return response
 
-    def _written(self, id_text: bytes, store: Store | None) -> Response:
+    def _written(self, id_text: bytes, path: bytes, store: Store | None) -> Response:
         if store is None:
             return self._missing(id_text)
         headers = REPLAYED if type(store) is Replay else JSON
         return _store_response(
-            store, tag(store.version, store.epoch), headers, b"/api/stores/%d" % store.id
+            store, tag(store.version, store.epoch), headers, b"%b/%d" % (path, store.id)
         )
+
+    def _path(self, request: Request) -> bytes:
+        """Return the path of the list as clients see it."""
+        return (request.root or self._root) + b"/api/stores"
 
     def _missing(self, id_text: bytes) -> Response:
         if self._hide_missing:
@@ -242,14 +254,15 @@ def _store_response(
 
 
 def _list_response(
-    query: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing
+    query: bytes, path: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing
 ) -> Response:
     current = tag(listing.version, listing.epoch)
     if unchanged := not_modified(if_none_match, current):
         return unchanged
     headers = JSON
     if listing.last is not None:
-        headers += b'link: </api/stores?%b>; rel="next"\r\n' % next_page(query, listing.last)
+        following = next_page(query, listing.last)
+        headers += b'link: <%b?%b>; rel="next"\r\n' % (path, following)
     if listing.total is not None:
         headers += b"total-count: %d\r\n" % listing.total
     if listing.rest is None:
