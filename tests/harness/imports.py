@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from storekeeper.domain.intake import Counts, Import, Plan, Reject
+from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.intake import Counts, Import, Reject
 from storekeeper.sheets.protocol import layout_of
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
@@ -60,5 +61,5 @@ def import_or_replay(
 def counts(done: Plan) -> dict[str, int]:
     """Return the counts of an import that are not 0."""
     report = done.report
-    names = ("created", "replaced", "unchanged", "conflicts", "bad", "missing")
+    names = ("created", "replaced", "unchanged", "conflicts", "bad", "missing", "repeated", "adopted")
     return {name: count for name in names if (count := getattr(report, name))}

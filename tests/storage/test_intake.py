@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from storekeeper.domain.commands import Create
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
-from storekeeper.domain.intake import Counts, Import, NeedsMatch, Plan, Refused, SheetRow
+from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, SheetRow
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import Payload

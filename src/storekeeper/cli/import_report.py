@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from storekeeper.cli.terminal import counted, print_line
-from storekeeper.domain.intake import Plan, Report
+from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.intake import Report
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, Group, Problem, shown, words_of
 from storekeeper.domain.reasons import Reason
 from storekeeper.sheets import BadFile

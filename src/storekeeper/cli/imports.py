@@ -28,7 +28,8 @@ from storekeeper.cli.terminal import (
     saying_if_interrupted,
 )
 from storekeeper.domain.errors import CannotStart, Missing, Outcome, Unavailable
-from storekeeper.domain.intake import Import, NeedsMatch, Plan, Refused, SheetRow
+from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.intake import Import, NeedsMatch, Refused, SheetRow
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.settings import Settings

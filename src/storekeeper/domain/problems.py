@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import RULES, max_length, rule_of
@@ -52,6 +53,18 @@ WORDS: Mapping[Reason, Words] = {
     ),
     Reason.TOO_LARGE: Words("has more than 1 MiB", "have more than 1 MiB"),
     Reason.CUT: Words("was cut", "were cut"),
+    Reason.TAKEN: Words("belongs to another store", "belong to other stores"),
+    Reason.OTHER_KEY: Words(
+        "is for a store that has another one", "are for stores that have other ones"
+    ),
+    Reason.LIKE_SEVERAL: Words(
+        "is new, and its row is like several stores",
+        "are new, and their rows are like several stores",
+    ),
+    Reason.ROWS_ALIKE: Words(
+        "is new, and several rows are like one store",
+        "are new, and several rows are like one store",
+    ),
     Reason.CONFLICT: Words(
         "is in conflict: its store has changed since",
         "are in conflict: their stores have changed since",
@@ -100,9 +113,31 @@ decode_wrong = msgspec.json.Decoder(list[Wrong]).decode
 """Returns what `encode_wrong` was given."""
 
 
+Texts = dict[str, str | None]
+"""Name and address, cut as a report shows them."""
+
+
+class Conflict(msgspec.Struct, omit_defaults=True):
+    """What a row, which is in conflict, and others made of the same store, in these fields.
+
+    `base` is what both began with, None if that is not known; `present` is the store, whose latest
+    change was made by the token `by` and the user `user`, if they are known, at the time `at`, and
+    `seen` is its version, as a decision names it; `row` is the row.
+    """
+
+    fields: list[str]
+    seen: str
+    base: Texts | None
+    present: Texts
+    row: Texts
+    at: str
+    by: str | None = None
+    user: str | None = None
+
+
 class Problem(msgspec.Struct):
     """What is wrong with a row. `id` is that of its store, if it is known; `row` has its cells
-    by their columns."""
+    by their columns; `conflict` says more of a row that is in conflict."""
 
     line: int
     id: int | None
@@ -111,6 +146,7 @@ class Problem(msgspec.Struct):
     reason: Reason
     message: str
     row: dict[str, str] = msgspec.field(default_factory=dict)
+    conflict: Conflict | UnsetType = UNSET
 
 
 class Group(msgspec.Struct):

@@ -36,6 +36,14 @@ class Reason(StrEnum):
     CUT = "cut"
     """The row is imported with the beginning of its name."""
     CONFLICT = "conflict"
+    TAKEN = "taken"
+    """Another store has the key."""
+    OTHER_KEY = "other_key"
+    """The store has another key in this column."""
+    LIKE_SEVERAL = "like_several"
+    """Several stores are like the row, so that none gets its key."""
+    ROWS_ALIKE = "rows_alike"
+    """Several rows are like one store, so that it gets the key of none."""
 
 
 class Violation(NamedTuple):

@@ -44,6 +44,21 @@ def fold(text: str) -> str:
     return " ".join(text.split())
 
 
+BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
+"""Every blank character, as `str.strip` knows them."""
+
+
+def like_text(name: str, address: str | None) -> bytes:
+    """Return a text that is equal for stores that are like each other: name and address are equal
+    but for case, blanks and normal form."""
+    return "\0".join(map(_plain, (name, address or ""))).encode()
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFC", text).casefold()
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
 def folded(name: str, address: str | None) -> str:
     """Return the text of a store that is searched: no word, as none has a blank, occurs across
     its two parts."""

@@ -42,6 +42,7 @@ class Columns:
         header: Sequence[object],
         maps: Mapping[str, str],
         match: str | None,
+        attach: str | None = None,
         *,
         is_look: bool = False,
     ) -> None:
@@ -62,6 +63,9 @@ class Columns:
                 f"no column is name or address; {self._listed()}", "map", f"name={self._example()}"
             )
         self.match, self.key = self._matched(match, is_look=is_look)
+        self.attached, self.attach = None, None
+        if attach is not None:
+            self.attached, self.attach = self._keyed(attach, "attach")
         self.ignored = [
             name for place, name in enumerate(self.names) if name and place not in self._used
         ]
@@ -79,16 +83,21 @@ class Columns:
                     f"there is no column {field} to match rows by; {self._listed()}", "match"
                 )
             return field, self.fields.get(field)
-        heading = match if field in self._places else without_prefix(match)
-        place = self._place(heading, "match")
+        name, cell = self._keyed(match, "match")
+        return heading_of_keys(name), cell
+
+    def _keyed(self, column: str, parameter: str) -> tuple[str, Cell]:
+        """Return the name of a column with keys, as the file has it, and the cell that has one."""
+        heading = column if plain(column) in self._places else without_prefix(column)
+        place = self._place(heading, parameter)
         name = without_prefix(self.names[place])
         if not 1 <= len(name) <= MAX_EXTERNAL_LENGTH or "\0" in name:
             raise BadFile(
                 f"the name of the column has more than {MAX_EXTERNAL_LENGTH} characters, or null"
                 " characters",
-                "match",
+                parameter,
             )
-        return heading_of_keys(name), itemgetter(place)
+        return name, itemgetter(place)
 
     def _mapped(self, template: str) -> Cell:
         if not set(template) & set("{}"):

@@ -63,6 +63,7 @@ class Layout(msgspec.Struct, frozen=True):
     sheet: str | None = None
     header_row: int | Literal["none"] | None = None
     cut_names: bool = False
+    attach: str | None = None
 
 
 def layout_of(options: Import) -> Layout:
@@ -117,11 +118,12 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, tag=True, frozen=True):
-    """The column that rows are matched by, as the file has its name, and the columns that mean
-    nothing."""
+    """The column that rows are matched by, and the one whose keys stores get, as the file has their
+    names, and the columns that mean nothing."""
 
     match: _Text | None
     ignored: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)]
+    attach: _Text | None = None
 
 
 class Looked(msgspec.Struct, tag=True, frozen=True):

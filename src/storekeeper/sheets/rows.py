@@ -9,7 +9,6 @@ from itertools import chain, islice
 
 import msgspec
 
-from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import VERSION, SheetRow
 from storekeeper.domain.problems import Wrong, encode_wrong, shown
 from storekeeper.domain.reasons import Reason
@@ -18,7 +17,6 @@ from storekeeper.domain.stores import (
     MAX_EXTERNAL_LENGTH,
     MAX_INTEGER,
     MAX_NAME_LENGTH,
-    check_payload,
 )
 from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.cells import BadCell, BrokenRow, NoText
@@ -76,7 +74,9 @@ class SheetRows:
     def columns(self) -> Columns:
         """The columns, and what the caller says that they are. Raises BadFile."""
         if self._columns is None:
-            self._columns = Columns(self.names, self._layout.map, self._layout.match)
+            self._columns = Columns(
+                self.names, self._layout.map, self._layout.match, self._layout.attach
+            )
         return self._columns
 
     def check(self) -> None:
@@ -134,44 +134,45 @@ class SheetRows:
             wrong.append(Wrong("version", version, Reason.NOT_VERSION))
             version = None
         key = self._key(cells, name, wrong)
+        attach = self._attach(cells, wrong)
+        id = _text(values.get("id", ""))[:MAX_EXTERNAL_LENGTH].replace("\0", "") or None
         has_address = int("address" in values)
-        return SheetRow(
-            place, line, key, version or None, encode_wrong(wrong), has_address, name, address
-        )
+        if wrong:
+            has_address, name, address = 0, None, None
+        told = encode_wrong(wrong)
+        content = (has_address, name, address)
+        return SheetRow(place, line, key, version or None, told, *content, attach, id)
 
     def _content(
         self, values: Mapping[str, object], wrong: list[Wrong]
     ) -> tuple[str | None, str | None]:
-        """Return name and address, if they are as they must be. Raises TooLong."""
-        content = {"name": values.get("name", "-")}
-        if values.get("address") or type(values.get("address")) is BadCell:
-            content["address"] = values["address"]
-        for field, value in content.items():
+        """Return name and address; the first is None if it is not given. Raises TooLong.
+
+        A name that is blank or too long matters only if it is written, which the import decides.
+        """
+        texts: dict[str, str] = {}
+        for field in ("name", "address"):
+            value = values.get(field, "")
             if type(value) is BadCell:
                 wrong.append(_bad_cell(field, value))
+            elif type(value) is not str:
+                wrong.append(Wrong(field, str(value), Reason.NOT_TEXT))
+            elif "\0" in value:
+                wrong.append(Wrong(field, value, Reason.HAS_NULLS))
+            else:
+                texts[field] = value
         if wrong:
             return None, None
-        name = content["name"]
-        if self._cut_names and type(name) is str and len(name) > MAX_NAME_LENGTH:
-            content["name"] = name[:MAX_NAME_LENGTH]
-            wrong.append(
-                Wrong("name", name, Reason.CUT, f'The name was cut to "{content["name"]}"')
-            )
-        try:
-            payload = check_payload(content)
-        except InvalidInput as error:
-            for field, violation in error.violations.items():
-                wrong.append(Wrong(field, str(content[field]), violation.reason))
-            return None, None
-        _check_size(payload.address or "", content)
-        return payload.name if "name" in values else None, payload.address
+        _check_size(texts)
+        name = texts["name"] if "name" in values else None
+        return name, texts["address"] or None
 
     def _key(self, cells: Sequence[object], name: str | None, wrong: list[Wrong]) -> str | None:
         """Return what the row is matched by, None if it is a new store or the key is wrong."""
         if self.columns.key is None:
             return None
         if self.match == "name":
-            return name
+            return self._name_as_key(name, wrong)
         cell = self.columns.key(cells)
         text = _text(cell).strip()
         if type(cell) is BadCell:
@@ -184,6 +185,31 @@ class SheetRows:
             return text
         wrong.append(Wrong(self.match or "", text, reason))
         return None
+
+    def _name_as_key(self, name: str | None, wrong: list[Wrong]) -> str | None:
+        if name is None or wrong:
+            return None
+        if self._cut_names:
+            name = name[:MAX_NAME_LENGTH].rstrip()
+        if name and len(name) <= MAX_NAME_LENGTH:
+            return name
+        wrong.append(Wrong("name", name, Reason.TOO_LONG if name else Reason.REQUIRED))
+        return None
+
+    def _attach(self, cells: Sequence[object], wrong: list[Wrong]) -> str | None:
+        """Return the key that the store of a row gets, None if it gets none."""
+        if self.columns.attach is None:
+            return None
+        cell = self.columns.attach(cells)
+        text = _text(cell).strip()
+        column = self.columns.attached or ""
+        if type(cell) is BadCell:
+            wrong.append(_bad_cell(column, cell))
+            return None
+        if text and (reason := _why_no_key(cell, text)):
+            wrong.append(Wrong(column, text, reason))
+            return None
+        return text or None
 
     # The rows as the file has them.
 
@@ -282,9 +308,9 @@ def _header_place(sheet: Sheet, sample: Sequence[Record], layout: Layout) -> int
     return found if is_numbered or found is not None else 0
 
 
-def _check_size(address: str, content: Mapping[str, object]) -> None:
+def _check_size(content: Mapping[str, str]) -> None:
     """Raise TooLong if a name and an address are too large."""
-    if len(address) * _MAX_ESCAPED < MAX_CONTENT_BYTES // 2:
+    if sum(map(len, content.values())) * _MAX_ESCAPED < MAX_CONTENT_BYTES // 2:
         return  # as nearly all are
     if len(_encode(content)) > MAX_CONTENT_BYTES:
         raise TooLong

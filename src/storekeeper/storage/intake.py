@@ -10,37 +10,27 @@ from typing import Any, Protocol
 
 import msgspec
 
+from storekeeper.domain import import_plan
+from storekeeper.domain.changes import Cursor
 from storekeeper.domain.commands import matches, tag
-from storekeeper.domain.errors import KeyReused, PreconditionFailed, Unavailable
+from storekeeper.domain.errors import InvalidInput, KeyReused, PreconditionFailed
+from storekeeper.domain.import_plan import Decision, Found, InConflict, Plan
 from storekeeper.domain.intake import (
     Counts,
-    Decision,
-    Found,
     Import,
     ListedChange,
     NeedsMatch,
     Numbers,
-    Plan,
     Refused,
     Reject,
     SheetRow,
 )
-from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
-from storekeeper.domain.search import MAX_SEARCHED_LENGTH
-from storekeeper.storage import clock
-from storekeeper.storage.sql import CHANGES, CONTENT, FIELDS
-
-STAGED = """staged (place INTEGER PRIMARY KEY, line bigint, key text, version text, wrong text, has_address bigint,
-  name text, address text)"""
-"""The temporary table of the rows of a file. Its types mean the same to both databases, to
-SQLite that `place` is the row's number."""
-
-DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new bigint, total bigint, folded text,
-  folded_name text)"""
-"""The temporary table of what becomes of the rows."""
-
-REPEATED = "repeated (key text PRIMARY KEY, first bigint)"
-"""The temporary table of the keys that occur more than once, and of their first places."""
+from storekeeper.domain.problems import Conflict, shown
+from storekeeper.domain.reasons import Reason, Violation
+from storekeeper.domain.stores import MAX_INTEGER
+from storekeeper.storage import clock, staging
+from storekeeper.storage.import_writing import FIND_KEY, listed, write
+from storekeeper.storage.sql import CONTENT
 
 LOCK_TIMEOUT = 60.0
 """Seconds that an import waits for other writers, unless its caller says otherwise."""
@@ -105,10 +95,11 @@ def import_rows(
     if replay := _replay(session, options):
         return replay
     _require_match(options, _numbers(session))
-    for table in (STAGED, DECIDED, REPEATED):
+    for table in staging.TABLES:
         session.execute(f"CREATE TEMPORARY TABLE {table}")
-    session.fill("staged", SheetRow._fields, rows)
-    session.execute(_FIND_REPEATED)
+    session.fill("staged", staging.STAGED_COLUMNS, staging.staged(rows, options))
+    for statement in (staging.MARK_REPEATS, *staging.FIND_REPEATED):
+        session.execute(statement)
     plan = _make_plan(session, options, check, begin_rejects)
     review(plan)
     if options.dry_run:
@@ -122,8 +113,8 @@ def import_rows(
             review(plan)
             _refuse(plan)
         now = clock.now()
-        _write(session, plan, now)
-    if plan.report.created or plan.report.replaced:
+        write(session, plan, now)
+    if plan.changes:
         clock.WATCH.committed(now, plan.numbers.at)
     return plan
 
@@ -137,41 +128,7 @@ def _refuse(plan: Plan) -> None:
 
 _NUMBERS = """SELECT coalesce(changes.count, 0), coalesce(seq, 0), epoch, coalesce(changes.at, 0)
   FROM collection LEFT JOIN changes ON seq = (SELECT max(seq) FROM changes)"""
-_FIND_REPEATED = """INSERT INTO repeated SELECT key, min(place) FROM staged
-  WHERE key IS NOT NULL GROUP BY key HAVING count(*) > 1"""
-_ADDRESS = "CASE staged.has_address WHEN 1 THEN staged.address ELSE stores.address END"
-_NAME = "coalesce(staged.name, stores.name)"
-_IS_EQUAL = """(staged.name IS NULL OR staged.name = stores.name)
-  AND (staged.has_address = 0 OR coalesce(staged.address, '') = coalesce(stores.address, ''))"""
-_CHANGED = "FROM decided JOIN staged ON staged.place = decided.place"
-_LIST = f"""SELECT line, decided.id, is_new, stores.name, substr(stores.address, 1, {MAX_SHOWN_LENGTH + 1}),
-    {_NAME}, substr({_ADDRESS}, 1, {MAX_SHOWN_LENGTH + 1})
-  {_CHANGED} LEFT JOIN stores ON stores.id = decided.id ORDER BY decided.place LIMIT {MAX_LISTED}"""
-
-_SAME_NAME = "FROM stores AS same WHERE same.name = staged.key"
-_STORES = {
-    None: ("CAST(NULL AS bigint)", "1"),
-    "id": ("CAST(staged.key AS bigint)", "1"),
-    "name": (
-        f"(SELECT min(same.id) {_SAME_NAME})",
-        f"(SELECT count(*) FROM (SELECT 1 {_SAME_NAME} LIMIT 2) AS two)",
-    ),
-}
-"""For what rows are matched by, the expressions of the store that a row means, and of how many
-that could be."""
-_WITH_KEY = (
-    "(SELECT store_id FROM external_ids WHERE value = staged.key AND column_name = CAST($3 AS text))",
-    "1",
-)
-
-
-def _compare(match: str | None) -> str:
-    found, count = _STORES.get(match, _WITH_KEY)
-    return f"""SELECT staged.place, line, staged.key, staged.version, wrong, stores.id, stores.version, {_IS_EQUAL},
-      matches, first, {_NAME}, substr({_ADDRESS}, 1, {MAX_SEARCHED_LENGTH})
-    FROM (SELECT staged.*, {found} AS found, {count} AS matches FROM staged WHERE place > $1 AND place <= $2) AS staged
-      LEFT JOIN stores ON stores.id = staged.found LEFT JOIN repeated ON repeated.key = staged.key
-    ORDER BY staged.place"""
+_KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids"
 
 
 def _numbers(session: Session) -> Numbers:
@@ -182,6 +139,20 @@ def _numbers(session: Session) -> Numbers:
 def _require_match(options: Import, numbers: Numbers) -> None:
     if numbers.total and not (options.match or options.add):
         raise NeedsMatch("The list has stores")
+
+
+def known_column(session: Session, column: str) -> str:
+    """Return the name by which the list knows a column of keys, itself for a new one (decision
+    62). Raises InvalidInput if several are like it."""
+    known = [name for (name,) in session.execute(_KEY_COLUMNS)]
+    if column in known:
+        return column
+    alike = sorted(name for name in known if name.strip().casefold() == column.strip().casefold())
+    if len(alike) > 1:
+        columns = ", ".join(f'"{name}"' for name in alike)
+        sentence = f'The list has several columns like "{column}": say which one, of {columns}'
+        raise InvalidInput("query", {"match": Violation(Reason.AMBIGUOUS, sentence=sentence)})
+    return alike[0] if alike else column
 
 
 def _make_plan(
@@ -197,67 +168,78 @@ def _make_plan(
             f"The list has changed: its version is {numbers.version} now", current
         )
     _require_match(options, numbers)
-    plan = Plan(options, numbers, begin_rejects())
-    session.execute("DELETE FROM decided")
-    ((rows,),) = session.execute("SELECT count(*) FROM staged")
-    column = (options.key_column,) if options.key_column else ()
+    column = None
+    if options.attaches is not None:
+        column = known_column(session, options.attaches)
+    plan = Plan(options, numbers, begin_rejects(), column)
+    for table in ("decided", "in_conflict", "resolved", "like_stores", "adoptable"):
+        session.execute(f"DELETE FROM {table}")
+    if options.decisions:
+        session.fill("resolved", staging.RESOLVED_COLUMNS, staging.resolved(options, numbers))
+    if options.adopt:
+        _find_adoptable(session, column, check)
+    ((rows, repeated),) = session.execute(staging.COUNT_ROWS)
+    statement, values = staging.compare(options), staging.parameters(numbers, column)
     for start in range(0, rows, CHUNK):
         check()
-        found = session.execute(_compare(options.match), (start, start + CHUNK, *column))
+        found = session.execute(statement, (start, start + CHUNK, *values))
         session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
-    plan.finish([_listed(*row) for row in session.execute(_LIST)])
+    changes = [_listed(*row) for row in session.execute(listed(options))]
+    plan.finish(changes, repeated)
+    if plan.in_conflict:
+        _describe_conflicts(session, plan)
     return plan
 
 
+def _find_adoptable(session: Session, column: str | None, check: Callable[[], None]) -> None:
+    last = 0
+    while stores := list(session.execute(staging.SOME_STORES, (last,))):
+        check()
+        session.fill("like_stores", ("like_digest", "id"), staging.likes(stores))
+        last = stores[-1][0]
+    session.execute(staging.FIND_ADOPTABLE, (column,))
+
+
+def _describe_conflicts(session: Session, plan: Plan) -> None:
+    """Add to the problems of the report what the rows and the stores in conflict have."""
+    session.fill("in_conflict", InConflict._fields, plan.in_conflict)
+    column = plan.column if plan.options.key_column is not None else None
+    values = (0, MAX_INTEGER, *staging.parameters(plan.numbers, column))
+    found = session.execute(staging.conflicts(plan.options), values)
+    of_lines = {row[0]: _conflict(plan.numbers.epoch, *row[1:]) for row in found}
+    for problem in plan.report.problems:
+        if problem.reason is Reason.CONFLICT:
+            problem.conflict = of_lines[problem.line]
+
+
+def _conflict(
+    epoch: str,
+    name_is: int,
+    address_is: int,
+    version: int,
+    has_address: int,
+    *more: Any,
+) -> Conflict:
+    *texts, at, by, user = more
+    base, present, row = (_texts(*texts[place : place + 2]) for place in (0, 2, 4))
+    if row["name"] is None:
+        row["name"] = present["name"]
+    if not has_address:
+        row["address"] = present["address"]
+    outcomes = zip(CONTENT, (name_is, address_is), strict=True)
+    fields = [name for name, each in outcomes if each == import_plan.Outcome.CONFLICT]
+    seen = str(Cursor(version, epoch))
+    known = None if base == {"name": None, "address": None} else base
+    return Conflict(fields, seen, known, present, row, clock.utc(at), by, user)
+
+
+def _texts(name: str | None, address: str | None) -> dict[str, str | None]:
+    return {"name": name and shown(name), "address": address and shown(address)}
+
+
 def _listed(line: int, id: int, is_new: int, *texts: str | None) -> ListedChange:
-    name, address, *new = (text and shown(text) for text in texts)
-    old = None if is_new else {"name": name, "address": address}
-    return ListedChange(line, id, old, dict(zip(CONTENT, new, strict=True)))
-
-
-# Writing.
-
-_CREATE = f"""INSERT INTO stores (id, version, folded, folded_name, {FIELDS})
-  SELECT id, seq, folded, folded_name, name, address {_CHANGED} WHERE is_new = 1 ORDER BY decided.place"""
-_REPLACE = f"""UPDATE stores SET name = {_NAME}, address = {_ADDRESS}, version = seq,
-    folded = staged.folded, folded_name = staged.folded_name
-  FROM (SELECT id, seq, folded, folded_name, name, has_address, address {_CHANGED} WHERE is_new = 0) AS staged
-  WHERE stores.id = staged.id"""
-_ADD_CHANGES = f"""INSERT INTO {{table}} ({", ".join(CHANGES)})
-  SELECT seq, stores.id, {", ".join(f"stores.{name}" for name in CONTENT)}, $1, total, $2, CAST(NULL AS text)
-  FROM decided JOIN stores ON stores.id = decided.id ORDER BY place"""
-_REMEMBER = f"""INSERT INTO external_ids (store_id, column_name, value)
-  SELECT id, CAST($1 AS text), key {_CHANGED} WHERE is_new = 1"""
-_FIND_KEY = "SELECT request, result FROM keys WHERE key = $1"
-_ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
-  SELECT coalesce(max(n), 0) + 1, CAST($1 AS text), $2, $3, $4, CAST($5 AS text) FROM keys"""
-
-
-def _write(session: Session, plan: Plan, now: int) -> None:
-    options, report, before = plan.options, plan.report, plan.numbers
-    changes = report.created + report.replaced
-    version = before.version + changes
-    report.version = f"{version}.{before.epoch}"
-    if report.created:
-        _expect(report.created, session.write(_CREATE))
-    if report.replaced:
-        _expect(report.replaced, session.write(_REPLACE))
-    if changes:
-        add = _ADD_CHANGES.format(table=session.changes_table)
-        _expect(changes, session.write(add, (max(before.at, now), options.token_number)))
-        if session.set_numbers:
-            _expect(1, session.write(session.set_numbers))
-    if report.created and options.key_column:
-        _expect(report.created, session.write(_REMEMBER, (options.key_column,)))
-    # What changes nothing in a collection without changes has no version, and needs no replay.
-    if options.idempotency_key and version:
-        counts = msgspec.json.encode(msgspec.convert(report, Counts, from_attributes=True)).decode()
-        _expect(1, session.write(_ADD_KEY, (*options.idempotency_key, version, now, counts)))
-
-
-def _expect(rows: int, written: int) -> None:
-    if rows != written:
-        raise Unavailable("A trigger or a rule of the database kept rows out")
+    old = None if is_new else _texts(*texts[:2])
+    return ListedChange(line, id, old, _texts(*texts[2:]))
 
 
 def _replay(session: Session, options: Import) -> Counts | None:
@@ -266,11 +248,18 @@ def _replay(session: Session, options: Import) -> Counts | None:
     if options.idempotency_key is None or options.dry_run:
         return None
     key, request = options.idempotency_key
-    for known, result in session.execute(_FIND_KEY, (key,)):
+    for known, result in session.execute(FIND_KEY, (key,)):
         if known != request or result is None:
             raise KeyReused("The Idempotency-Key was used for another request: send a new one")
-        counts = msgspec.json.decode(result, type=Counts)
-        # The change is the same one under the epoch of now, of which clients need its tag.
-        counts.version = f"{counts.version.partition('.')[0]}.{_numbers(session).epoch}"
-        return counts
+        return in_epoch(msgspec.json.decode(result, type=Counts), _numbers(session).epoch)
     return None
+
+
+def in_epoch(counts: Counts, epoch: str) -> Counts:
+    """Return counts whose changes are the same ones, under the epoch of now, as clients need their
+    tags."""
+    counts.version = f"{counts.version.partition('.')[0]}.{epoch}"
+    if counts.first is not None and counts.last is not None:
+        counts.first = f"{counts.first.partition('.')[0]}.{epoch}"
+        counts.last = f"{counts.last.partition('.')[0]}.{epoch}"
+    return counts

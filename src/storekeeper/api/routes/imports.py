@@ -19,7 +19,7 @@ from storekeeper.api.query import parse_import_query, wants_look
 from storekeeper.api.routes.spool import Spool, Spools, not_written, releasing, until
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread
-from storekeeper.domain import intake
+from storekeeper.domain import import_plan
 from storekeeper.domain.errors import InvalidInput, Outcome, Unavailable
 from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, Report
 from storekeeper.domain.problems import Problem
@@ -200,7 +200,7 @@ class Imports:
         body: Report | _Refusal
         check = until(PLAN_TIMEOUT, TOO_SLOW)
 
-        def work(session: Session) -> intake.Plan | Counts:
+        def work(session: Session) -> import_plan.Plan | Counts:
             with rows:
                 return import_rows(session, rows, options, check=check)
 

@@ -1,0 +1,330 @@
+"""Domain: what the rows of a file do to a collection, decided by one pure class (decisions 59, 62).
+
+The database compares each row with its store and with their base, field by field, and says what
+each field is to be: an `Outcome`. A `Plan` makes a `Decision` of that.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from itertools import chain
+from typing import NamedTuple
+
+from storekeeper.domain.intake import Import, ListedChange, Numbers, Reject, Report
+from storekeeper.domain.problems import MAX_LISTED, Group, Problems, Wrong, decode_wrong
+from storekeeper.domain.reasons import Reason
+from storekeeper.domain.search import fold, folded
+from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload
+
+
+class Outcome(IntEnum):
+    """What becomes of one field of a store."""
+
+    KEEP = 0
+    """It is not given, as it is already, or as it was when the row was made."""
+    WRITE = 1
+    """Only the row changed it."""
+    CONFLICT = 2
+    """Both changed it, or nobody knows what it was."""
+    DECIDED = 3
+    """Both changed it, and a person decided."""
+
+
+class Base(IntEnum):
+    """What a row began with."""
+
+    UNKNOWN = 0
+    """It has a version of another history, or one from before its store."""
+    IGNORED = 1
+    """It says nothing of it, or the store is still as it was; so what differs is written."""
+    HISTORY = 2
+    """Its store at its version."""
+    MEMORY = 3
+    """What the source last gave for its key."""
+
+
+class Found(NamedTuple):
+    """What the database has for a row.
+
+    `id` and `store_version` are of the store that it means, if there is one; `matches` is how many
+    have its key, two at most. `base` is a `Base`, and `name_is` and `address_is` are an `Outcome`.
+    `changes` says whether the content would be another. Rows with one key begin at `first_line`,
+    and the last of them at `last_line`; None if there is only one. So do those that attach one key,
+    from `first_attach` to `last_attach`. `given` is the name in the file,
+    up to the part that a report shows; `name` and `address` are those after the change, the address
+    up to the part that is searched. `remembers` says whether the source's memory would change.
+    `attaches`: the store would get a key, unless it has `other_key` in that column, or unless
+    `key_of` has the key. Without a store, `like` is the one that is like the row; so are the stores
+    up to `last_like`, and the rows from `first_alike` to `last_alike`, if these differ.
+    """
+
+    place: int
+    line: int
+    key: str | None
+    version: str | None
+    wrong: str | None
+    id: int | None
+    store_version: int | None
+    matches: int
+    base: int
+    name_is: int
+    address_is: int
+    changes: int
+    first_line: int | None
+    last_line: int | None
+    first_attach: int | None
+    last_attach: int | None
+    given: str | None
+    name: str | None
+    address: str | None
+    remembers: int
+    attach: str | None
+    attaches: int
+    other_key: str | None
+    key_of: int | None
+    like: int | None
+    last_like: int | None
+    first_alike: int | None
+    last_alike: int | None
+
+
+class Decision(NamedTuple):
+    """What a row becomes: the change `seq` of the store `id`; from then on there are `total`
+    stores. Without a `seq` only the source's memory changes.
+
+    `name_is` and `address_is` are an `Outcome`. `attaches` is 1 if the store gets a key, and
+    `remembers` is 1 if the source's memory becomes what the row has.
+    """
+
+    seq: int | None
+    place: int
+    id: int
+    is_new: int
+    total: int
+    folded: str
+    folded_name: str
+    name_is: int
+    address_is: int
+    attaches: int
+    remembers: int
+
+
+class InConflict(NamedTuple):
+    """A row in conflict that the report lists."""
+
+    place: int
+    name_is: int
+    address_is: int
+
+
+class Plan:
+    """Decides what the rows of a file do to a collection with these numbers, which knows the keys
+    of its stores by this `column`.
+
+    What it keeps does not grow with the file: each row that is not imported is told to `reject`.
+    """
+
+    def __init__(
+        self, options: Import, numbers: Numbers, reject: Reject, column: str | None = None
+    ) -> None:
+        self.column = column
+        self.options = options
+        self.numbers = numbers
+        self.before = f"{numbers.version}.{numbers.epoch}"
+        """The version of the list before the import."""
+        self.report = Report(options.dry_run, version=self.before)
+        self.in_conflict: list[InConflict] = []
+        """The first rows in conflict."""
+        self.remembers = 0
+        """How many rows change what their source last gave."""
+        self._reject = reject
+        self._bad, self._cut = Problems(), Problems()
+        self._matched = 0
+
+    @property
+    def refuses(self) -> bool:
+        """Whether nothing is imported, because of bad rows or conflicts."""
+        report, options = self.report, self.options
+        return bool(
+            (report.bad and not options.skip_bad)
+            or (report.conflicts and options.on_conflict == "refuse")
+        )
+
+    @property
+    def changes(self) -> int:
+        """How many changes the import makes."""
+        return self.report.created + self.report.replaced
+
+    @property
+    def ids(self) -> range:
+        """The ids of the new stores."""
+        return range(self.numbers.total + 1, self.numbers.total + 1 + self.report.created)
+
+    def groups(self) -> list[Group]:
+        """Return all problems by reason, the most frequent first."""
+        groups = chain(self._cut.groups.values(), self._bad.groups.values())
+        return sorted(groups, key=lambda group: group.count, reverse=True)
+
+    def decide(self, rows: Iterable[Found]) -> Iterator[Decision]:
+        """Yield what becomes of the next rows of the file, in their order."""
+        for row in rows:
+            self.report.rows += 1
+            if (decision := self._decide(row)) is not None:
+                yield decision
+
+    def finish(self, changes: list[ListedChange], repeated: int) -> None:
+        """Complete the report, after the last row. If not all problems fit, it has those that
+        refuse a row."""
+        report = self.report
+        report.changes = changes
+        report.repeated = repeated
+        report.rows += repeated
+        listed = [*self._bad.listed, *self._cut.listed][:MAX_LISTED]
+        report.problems = sorted(listed, key=lambda problem: problem.line)
+        if self.options.match:
+            report.missing = self.numbers.total - self._matched
+
+    def _decide(self, row: Found) -> Decision | None:
+        report = self.report
+        # Two rows mean one store only by one key.
+        if row.id is not None and row.matches == 1 and row.first_line is None:
+            self._matched += 1
+        if self._is_bad(row):
+            report.bad += 1
+            return None
+        if row.id is None and row.like is None:
+            report.created += 1
+            return self._change(row, self.numbers.total + report.created)
+        if row.like is not None:
+            self._matched += 1
+            report.adopted += 1
+            report.replaced += 1
+            return self._change(row, row.like)
+        if fields := _in_conflict(row):
+            report.conflicts += 1
+            if len(self.in_conflict) < MAX_LISTED:
+                self.in_conflict.append(InConflict(row.place, row.name_is, row.address_is))
+            self._refuse(row, [self._conflict(row, fields)])
+            return None
+        self.remembers += row.remembers
+        assert row.id is not None
+        if row.changes or row.attaches:
+            report.adopted += row.attaches
+            report.replaced += 1
+            return self._change(row, row.id)
+        report.unchanged += 1
+        if row.remembers:
+            return self._decision(row, row.id, None)
+        return None
+
+    def _is_bad(self, row: Found) -> bool:
+        """Return whether a row is bad; collect what is wrong with it."""
+        found = decode_wrong(row.wrong) if row.wrong else []
+        bad = found or self._misfits(row) or self._wrong_name(row)
+        if bad:
+            self._refuse(row, bad)
+            return True
+        return False
+
+    def _refuse(self, row: Found, wrong: Iterable[Wrong]) -> None:
+        messages = [self._bad.add(row.line, row.id, each) for each in wrong]
+        self._reject(row.line, ". ".join(messages))
+
+    def _wrong_name(self, row: Found) -> list[Wrong]:
+        """Return what is wrong with a name that would be written."""
+        is_written = row.name_is == Outcome.WRITE and row.like is None
+        if row.id is None and row.like is None and row.given is None:
+            return [Wrong("name", "", Reason.REQUIRED)]
+        if not is_written or row.given is None or row.name is None:
+            return []
+        if not row.name:
+            return [Wrong("name", "", Reason.REQUIRED)]
+        if len(row.name) > MAX_NAME_LENGTH:
+            return [Wrong("name", row.given, Reason.TOO_LONG)]
+        if row.name != row.given:
+            message = f'The name was cut to "{row.name}"'
+            self._cut.add(row.line, row.id, Wrong("name", row.given, Reason.CUT, message))
+        return []
+
+    def _misfits(self, row: Found) -> list[Wrong]:
+        """Return what is wrong with a row among the others and with the collection."""
+        key, match = row.key, self.options.match or ""
+        if key is not None and row.first_line is not None:
+            message = _repeated(match, row.first_line, row.last_line)
+            return [Wrong(match, key, Reason.REPEATED, message)]
+        if row.attach is not None and row.first_attach is not None:
+            column = self.options.attach or ""
+            message = _repeated(column, row.first_attach, row.last_attach)
+            return [Wrong(column, row.attach, Reason.REPEATED, message)]
+        if row.matches > 1:
+            return [Wrong(match, key or "", Reason.AMBIGUOUS)]
+        if row.id is None and match == "id" and key is not None and self.numbers.total:
+            return [Wrong(match, key, Reason.UNKNOWN_STORE)]
+        column, value = self.options.attaches or "", row.attach or key or ""
+        if why_not := _unattachable(row, column, value):
+            return [Wrong(column, value, *why_not)]
+        return []
+
+    def _conflict(self, row: Found, fields: list[str]) -> Wrong:
+        differs = " and ".join(fields)
+        if row.version is None:
+            column, value = self.options.match or "", row.key or ""
+            message = f"Store {row.id} and the row differ in {differs}, and both changed"
+            if row.base == Base.MEMORY:
+                message += " since the source last gave it, or the source never gave it"
+            return Wrong(column, value, Reason.CONFLICT, message)
+        seq, _, epoch = row.version.partition(".")
+        if epoch != self.numbers.epoch or int(seq) > self.numbers.version:
+            message = (
+                f"The version {row.version} is of another history: the list's is {self.before}"
+            )
+        else:
+            message = (
+                f"Store {row.id} has changed since the version {row.version}: its version is"
+                f" {row.store_version} now; it and the row differ in {differs}"
+            )
+        return Wrong("version", row.version, Reason.CONFLICT, message)
+
+    def _change(self, row: Found, id: int) -> Decision:
+        return self._decision(row, id, self.numbers.version + self.changes)
+
+    def _decision(self, row: Found, id: int, seq: int | None) -> Decision:
+        assert row.name is not None
+        total = self.numbers.total + self.report.created
+        is_new = int(row.id is None and row.like is None)
+        text = folded(row.name, row.address)
+        is_to = (row.name_is, row.address_is)
+        if row.like is not None:
+            is_to = (Outcome.KEEP, Outcome.KEEP)
+        attaches = int(row.like is not None or row.attaches)
+        both = (attaches, row.remembers)
+        return Decision(seq, row.place, id, is_new, total, text, fold(row.name), *is_to, *both)
+
+
+def _in_conflict(row: Found) -> list[str]:
+    outcomes = zip(Payload.__struct_fields__, (row.name_is, row.address_is), strict=True)
+    return [name for name, outcome in outcomes if outcome == Outcome.CONFLICT]
+
+
+def _repeated(column: str, first: int | None, last: int | None) -> str:
+    lines = f"in line {first} and in line {last}"
+    return f'"{column}" occurs more than once in the file, with different content: {lines}'
+
+
+def _unattachable(row: Found, column: str, value: str) -> tuple[Reason, str] | None:
+    """Return why no store gets the key of a row, None if one can, or if none should."""
+    if row.key_of is not None:
+        return Reason.TAKEN, f'"{column}" {value} belongs to store {row.key_of}'
+    if row.other_key is not None:
+        id = row.id if row.id is not None else row.like
+        message = f'Store {id} has the "{column}" {row.other_key} already, which is not {value}'
+        return Reason.OTHER_KEY, message
+    if row.last_like is not None:
+        message = f"Several stores are like the row, such as {row.like} and {row.last_like}"
+        return Reason.LIKE_SEVERAL, message
+    if row.last_alike is not None:
+        message = (
+            f"Several rows are like store {row.like}, such as those in line {row.first_alike} and"
+            f" in line {row.last_alike}"
+        )
+        return Reason.ROWS_ALIKE, message
+    return None
