@@ -3,16 +3,22 @@
 import tracemalloc
 from collections.abc import Iterator
 
-from storekeeper.domain.intake import Found, Import, Numbers, Plan
+from storekeeper.domain.import_plan import Base, Found, Outcome, Plan
+from storekeeper.domain.intake import Import, Numbers
 
 NUMBERS = Numbers(10, 10, "abcdefgh", 0)
 
 
 def found(rows: int) -> Iterator[Found]:
-    """Yield rows that mean stores; every second one repeats a key."""
+    """Yield rows that mean stores, and of which each second one repeats a key."""
+    nothing = dict.fromkeys(Found._fields)
+    of_all = {"store_version": 1, "matches": 1, "base": Base.IGNORED, "changes": 1}
+    of_all |= {"name_is": Outcome.WRITE, "address_is": Outcome.KEEP, "remembers": 0, "attaches": 0}
+    texts = {"given": "Name", "name": "Name"}
     for place in range(1, rows + 1):
         first = place - 1 if place % 2 == 0 else None
-        yield Found(place, place, str(place), None, None, place, 1, 0, 1, first, "Name", None)
+        own = {"place": place, "line": place, "key": str(place), "id": place, "first_line": first}
+        yield Found(**(nothing | of_all | texts | own))  # type: ignore[arg-type]  # of many types
 
 
 def test_what_is_kept_of_rows_does_not_grow_with_the_file() -> None:

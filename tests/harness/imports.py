@@ -61,5 +61,14 @@ def import_or_replay(
 def counts(done: Plan) -> dict[str, int]:
     """Return the counts of an import that are not 0."""
     report = done.report
-    names = ("created", "replaced", "unchanged", "conflicts", "bad", "missing", "repeated", "adopted")
+    names = (
+        "created",
+        "replaced",
+        "unchanged",
+        "conflicts",
+        "bad",
+        "missing",
+        "repeated",
+        "adopted",
+    )
     return {name: count for name in names if (count := getattr(report, name))}

@@ -12,8 +12,10 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from storekeeper.domain import search
 from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
+from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Import, OnConflict
 from storekeeper.domain.parameters import FLAG, Parameter, one_of, read
+from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import check_match, parse_column, parse_maps
@@ -75,9 +77,22 @@ def parse_import_query(query: bytes) -> Import:
     """Return how to import; raise InvalidInput with every violation."""
     found = _read(query, _OF_IMPORTS)
     found.pop("look", None)
+    _check_keys(found)
     if header := found.pop("header", None):
         found["header-row"] = header
     return Import(**{name.replace("-", "_"): value for name, value in found.items()})
+
+
+def _check_keys(found: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for what can only be done with another `match`."""
+    match = found.get("match", "").strip().casefold()
+    by_key = match not in ("", "id", "name")
+    if found.get("adopt") and not by_key:
+        sentence = '"adopt" needs match=COLUMN: stores get the keys of that column'
+        raise InvalidInput("query", {"adopt": Violation(Reason.EXCLUSIVE, sentence=sentence)})
+    if "attach" in found and match != "id":
+        sentence = '"attach" needs match=id: the stores of these ids get the keys of that column'
+        raise InvalidInput("query", {"attach": Violation(Reason.EXCLUSIVE, sentence=sentence)})
 
 
 def wants_look(query: bytes) -> bool:
@@ -219,7 +234,11 @@ _OF_IMPORTS = {
         _parse_header_row, "the number of a row, from 1, or none", excludes=("header",)
     ),
     "look": FLAG,
-    "on-conflict": Parameter(one_of(*get_args(OnConflict)), "refuse, skip or overwrite"),
+    "adopt": FLAG,
+    "attach": Parameter(parse_column, "the name of a column"),
+    "on-conflict": Parameter(
+        one_of(*get_args(OnConflict)), "refuse, skip, overwrite or ignore-version"
+    ),
     "dry-run": FLAG,
     "skip-bad": FLAG,
     "cut-names": FLAG,

@@ -186,7 +186,7 @@ class Plan:
     def _decide(self, row: Found) -> Decision | None:
         report = self.report
         # Two rows mean one store only by one key.
-        if row.id is not None and row.matches == 1 and row.first_line is None:
+        if row.id is not None and row.matches == 1 and row.first_line in (None, row.line):
             self._matched += 1
         if self._is_bad(row):
             report.bad += 1

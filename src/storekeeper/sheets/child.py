@@ -82,7 +82,8 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
         match asked:
             case AskRows():
                 ignored = rows.columns.ignored[: protocol.MAX_LISTED_COLUMNS]
-                yield Header(rows.match, [shown(name, MAX_EXTERNAL_LENGTH) for name in ignored])
+                shown_names = [shown(name, MAX_EXTERNAL_LENGTH) for name in ignored]
+                yield Header(rows.match, shown_names, rows.columns.attached)
                 yield from _batches(rows, file)
             case AskCells():
                 for line, cells in rows.described(asked.lines):

@@ -52,6 +52,7 @@ class Reading:
         if not isinstance(header, Header):
             raise _unasked(header)
         self.match = header.match
+        self.attach = header.attach
         self.ignored = header.ignored
 
     def __iter__(self) -> Iterator[SheetRow]:

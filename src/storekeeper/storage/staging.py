@@ -62,7 +62,7 @@ FIND_REPEATED = (
     _FIND_REPEATED.format(table="repeated_attach", column="attach"),
 )
 
-COUNT_ROWS = "SELECT count(*), coalesce(sum(is_repeat), 0) FROM staged"
+COUNT_ROWS = "SELECT count(*), CAST(coalesce(sum(is_repeat), 0) AS bigint) FROM staged"
 
 _MASK = 2**63 - 1
 

@@ -6,16 +6,18 @@ arrive at once; one import runs at a time.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from email.message import Message
 from functools import partial
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
 from storekeeper.api.query import parse_import_query, wants_look
+from storekeeper.api.routes.multipart import MULTIPART, take_decisions
 from storekeeper.api.routes.spool import Spool, Spools, not_written, releasing, until
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread
@@ -106,8 +108,8 @@ class Imports:
         self.planners: Mapping[str, Planner] = {"imports": self._plan}
 
     def _plan(self, _method: str, headers: Fields) -> RequestPlan:
-        kind, charset = _media_type(field(headers, b"content-type") or b"")
-        if kind not in MEDIA_TYPES:
+        kind, charset, boundary = _media_type(field(headers, b"content-type") or b"")
+        if kind not in MEDIA_TYPES and not (kind == MULTIPART and boundary):
             return constant(
                 error_response(415, "Send the body as text/csv, or as XLSX with its media type")
             )
@@ -118,7 +120,7 @@ class Imports:
         if refusal := check_coding(headers):
             return constant(refusal)
         return RequestPlan(
-            partial(self._run, read_preconditions(headers, is_create=True), encoding),
+            partial(self._run, read_preconditions(headers, is_create=True), encoding, boundary),
             begin=self._begin,
         )
 
@@ -130,7 +132,11 @@ class Imports:
         request.upload = self._arriving.take()
 
     def _run(
-        self, preconditions: Preconditions, charset: str | None, request: Request
+        self,
+        preconditions: Preconditions,
+        charset: str | None,
+        boundary: str,
+        request: Request,
     ) -> Deferred | Response:
         options = parse_import_query(request.target.partition(b"?")[2])
         if charset and options.encoding is None:
@@ -147,7 +153,7 @@ class Imports:
         if wants_look(request.target.partition(b"?")[2]):
             return Deferred(asyncio.ensure_future(self._look(spool, layout_of(options))))
         options = replace(options, token_number=request.token_number)
-        opened = partial(_open, spool, options, preconditions, request.key)
+        opened = partial(_open, spool, options, preconditions, request.key, boundary)
         return Deferred(asyncio.ensure_future(self._import(spool, opened)))
 
     async def _import(self, spool: Spool, opened: Callable[[], tuple[Reading, Import]]) -> Response:
@@ -212,32 +218,65 @@ class Imports:
         except Refused as refused:
             body = _Refusal(422, phrase(422), str(refused), problems=refused.report.problems)
             status, current = 422, b""
+        if not options.token_number:
+            _hide_who(body.problems)
         await run_in_thread(partial(rows.describe, body.problems))
         return Response(_encode(body), JSON, status, tag=current)
 
 
-def _media_type(value: bytes) -> tuple[str, str]:
-    """Return the type that a field names, and its charset, "" without one."""
+def _media_type(value: bytes) -> tuple[str, str, str]:
+    """Return the type that a field names, its charset, and its boundary, "" without one."""
     message = Message()
     message["content-type"] = value.decode("latin-1").replace("\r", "").replace("\n", "")
     charset = message.get_param("charset", "")
-    return message.get_content_type(), charset if isinstance(charset, str) else ""
+    known = charset if isinstance(charset, str) else ""
+    return message.get_content_type(), known, message.get_boundary("")
+
+
+def _hide_who(problems: Iterable[Problem]) -> None:
+    """Leave out who changed a store: only clients with a token may know that (decision 45)."""
+    for problem in problems:
+        if problem.conflict is not UNSET:
+            problem.conflict.by = problem.conflict.user = None
 
 
 def _tag(counts: Counts) -> bytes:
     return f'"{counts.version}"'.encode()
 
 
+def _with_decisions(spool: Spool, options: Import, boundary: str) -> Import:
+    """Take the decisions out of a body with two parts. Raises InvalidInput."""
+    decisions, head = take_decisions(spool, boundary)
+    kind, charset, _ = _media_type((head["content-type"] or "").encode("latin-1", "replace"))
+    if kind not in MEDIA_TYPES:
+        sentence = "The second part must be text/csv, or XLSX with its media type"
+        raise InvalidInput("payload", whole=Violation(Reason.MALFORMED, sentence=sentence))
+    if charset and options.encoding is None:
+        try:
+            options = replace(options, encoding=check_encoding(charset))
+        except BadFile as error:
+            sentence = f"charset: {error}"
+            violation = Violation(Reason.MALFORMED, sentence=sentence)
+            raise InvalidInput("payload", whole=violation) from None
+    return replace(options, decisions=decisions)
+
+
 def _open(
-    spool: Spool, options: Import, preconditions: Preconditions, sent: str
+    spool: Spool, options: Import, preconditions: Preconditions, sent: str, boundary: str
 ) -> tuple[Reading, Import]:
-    """Return the rows of a body, and what to do with them. Raises BadFile."""
+    """Return the rows of a body, and what to do with them. Raises BadFile, InvalidInput."""
+    if boundary:
+        options = _with_decisions(spool, options, boundary)
     spool.seek(0)
     hashed = hashlib.file_digest(spool, "sha256").hexdigest()
     key = preconditions.key(sent, options.token_number, ("imports", options, hashed))
     rows = Reading(spool, layout_of(options), _LIMITS)
     return rows, replace(
-        options, match=rows.match, if_match=preconditions.if_match, idempotency_key=key
+        options,
+        match=rows.match,
+        attach=rows.attach,
+        if_match=preconditions.if_match,
+        idempotency_key=key,
     )
 
 
