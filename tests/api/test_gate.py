@@ -63,6 +63,7 @@ SCOPES = {
     "/api/changes": READS,
     "/api/export": READS,
     "/api/imports": READS,
+    "/api/imports/undo": READS,
     "/api/me": READS,
     "/test": ANYBODY,
     "*": ANYBODY,

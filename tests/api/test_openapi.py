@@ -100,6 +100,8 @@ async def test_every_documented_operation_responds_as_documented(tmp_path: Path)
                 data = request(method.upper(), path.replace("{id}", "1"), sent)
                 if path == "/api/imports":
                     data = imports(b"id,name\n,Documented\n", "dry-run&match=id")
+                if path == "/api/imports/undo":
+                    data = request("POST", f"{path}?from=1&to=1")
                 response = await exchange(service, data)
                 assert response.status == 200
                 assert_documented(method, path, response)

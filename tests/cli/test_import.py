@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from storekeeper.cli import imports
+from storekeeper.cli import import_review
 from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.stores import Payload
 from storekeeper.sheets.reading import Reading
@@ -493,7 +493,7 @@ def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
     (tmp_path / "stores.csv").write_text(
         "name\n" + "".join(f"New {number}\n" for number in range(11))
     )
-    monkeypatch.setattr(imports, "tell", lambda _: fill_with(database, [Payload("Other")]))
+    monkeypatch.setattr(import_review, "tell", lambda _: fill_with(database, [Payload("Other")]))
     done = command("import", database, "--match", "name", str(tmp_path / "stores.csv"))
     [line] = refused(done)
     assert line.endswith(
@@ -504,10 +504,11 @@ def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
 
 def test_a_dry_run_into_no_database_makes_none(tmp_path: Path, database: Sqlite) -> None:
     file = tmp_path / "stores.csv"
-    file.write_text("name,address,Fax\n" + "New,1 Road,7\n" * 20)
+    rows = [f"New{number or ''},1 Road,7\n" for number in range(20)]
+    file.write_text("name,address,Fax\n" + "".join(rows))
     done = command("import", database, "--dry-run", str(file))
     ignored, lost, *lines = done.stderr.decode().splitlines()
-    assert (ignored, lost) == ("Ignored columns: Fax", imports._NO_KEYS)
+    assert (ignored, lost) == ("Ignored columns: Fax", import_review.NO_KEYS)
     assert (done.returncode, lines[0]) == (0, "line 2: 1 new → 'New', '1 Road'")
     assert lines[-2] == "and 12 more"
     assert lines[-1].startswith(

@@ -182,8 +182,7 @@ class TestImport:
         )
         assert [line for line, _ in told] == [2, 4]
         assert told[0][1].endswith('30 characters long. "version" is not the version of an export')
-        twice = '"id" occurs more than once in the file, with different content: in line 2 and in line 4'
-        assert told[1][1] == twice
+        assert told[1][1] == TWICE.replace("line 4", "line 2").replace("line 5", "line 4")
 
     def test_a_column_that_is_absent_is_kept_and_an_empty_cell_clears_the_address(
         self, database: Database

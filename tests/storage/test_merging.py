@@ -293,7 +293,8 @@ class TestKeys:
         assert columns == [("Store No",)]
         with databases.write_session(database.url) as session:
             session.write(
-                "INSERT INTO external_ids (store_id, column_name, value) VALUES (2, 'STORE NO', '9')"
+                "INSERT INTO external_ids (store_id, column_name, value)"
+                " VALUES (2, 'STORE NO', '9')"
             )
         assert counts(import_into(database, "STORE NO,name\n9,B\n", "STORE NO"))["unchanged"] == 1
         with pytest.raises(InvalidInput, match='say which one, of "STORE NO", "Store No"'):

@@ -17,6 +17,7 @@ from storekeeper.api.routes.exports import Exports
 from storekeeper.api.routes.imports import Imports
 from storekeeper.api.routes.me import Me
 from storekeeper.api.routes.stores import Resource
+from storekeeper.api.routes.undo import Undos
 from storekeeper.api.routing import METHODS, Route, match_route
 from storekeeper.api.token_table import TokenTable
 from storekeeper.api.users import read_user
@@ -163,6 +164,7 @@ def make_application(
         **exports.planners,
         **feed.planners,
         **Imports(collection).planners,
+        **Undos(collection).planners,
         **Me(gate).planners,
         **operations.planners(
             collection,

@@ -17,6 +17,7 @@ from storekeeper.domain.intake import Import, OnConflict
 from storekeeper.domain.parameters import FLAG, Parameter, one_of, read
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
+from storekeeper.domain.undo import Undo
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import check_match, parse_column, parse_maps
 from storekeeper.sheets.delimiters import check_delimiter
@@ -95,6 +96,16 @@ def _check_keys(found: Mapping[str, Any]) -> None:
         raise InvalidInput("query", {"attach": Violation(Reason.EXCLUSIVE, sentence=sentence)})
 
 
+def parse_undo_query(query: bytes) -> Undo:
+    """Return which import to undo; raise InvalidInput with every violation."""
+    found = _read(query, _OF_UNDO)
+    missing = [name for name in ("from", "to") if name not in found]
+    if missing:
+        violation = Violation(Reason.REQUIRED, "is required")
+        raise InvalidInput("query", dict.fromkeys(missing, violation))
+    return Undo(found["from"], found["to"], found.get("dry-run", False))
+
+
 def wants_look(query: bytes) -> bool:
     """Return whether the query of an import asks only what its file is."""
     return bool(_read(query, {"look": FLAG}).get("look"))
@@ -130,6 +141,12 @@ def _sent(query: bytes, parameters: Mapping[str, Parameter]) -> dict[str, list[b
         if name is not None:
             sent.setdefault(name, []).append(unquote_to_bytes(value))
     return sent
+
+
+def parse_moment(value: bytes) -> Cursor | None:
+    """Return the cursor that a text names, None for another text and for now."""
+    found = parse_cursor(value)
+    return None if found == NOW else found
 
 
 def _parse_name(value: bytes) -> str:
@@ -213,6 +230,11 @@ _OF_CHANGES = {
     "limit": _LIMIT,
     "store": _STORE,
     "order": Parameter(one_of("asc", "desc"), "asc or desc"),
+}
+_OF_UNDO = {
+    "from": Parameter(parse_moment, "the cursor of a change, as the report of an import has it"),
+    "to": Parameter(parse_moment, "the cursor of a change, as the report of an import has it"),
+    "dry-run": _FLAG,
 }
 _OF_IMPORTS = {
     "match": Parameter(

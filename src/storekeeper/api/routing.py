@@ -42,6 +42,7 @@ ROUTES = (
     Route("export", "/api/export", _READ),
     Route("changes", "/api/changes", _READ),
     Route("imports", "/api/imports", ("POST", "OPTIONS"), body=BodyLimit(64 * 2**20, 120.0, 10.0)),
+    Route("undo", "/api/imports/undo", ("POST", "OPTIONS")),
     Route("me", "/api/me", _READ),
     Route("test", "/test", _READ, is_open=True),
     Route("live", "/health/live", _READ, is_open=True),

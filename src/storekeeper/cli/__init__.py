@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from storekeeper import __version__
-from storekeeper.cli import backups, changes, exports, imports, mcp, ready, tokens, webhooks
+from storekeeper.cli import backups, changes, exports, imports, mcp, ready, tokens, undo, webhooks
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.service_address import TOKEN_VARIABLE, read_token
 from storekeeper.cli.terminal import (
@@ -175,6 +175,7 @@ def create(settings: Settings) -> None:
 
 app.add_typer(tokens.app, name="token")
 app.command("import")(imports.import_)
+app.command()(undo.undo)
 app.command()(exports.export)
 app.command()(backups.copy)
 app.command()(changes.changes)

@@ -100,6 +100,10 @@ def tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
         f"{report.replaced:,} replaced",
         f"{report.unchanged:,} unchanged",
     ]
+    if report.adopted:
+        counts[1] += f", {report.adopted:,} of them with a new key"
+    if report.repeated:
+        counts.append(f"{report.repeated:,} repeated")
     if report.conflicts:
         counts.append(f"{report.conflicts:,} in conflict, skipped")
     if report.bad:
@@ -112,6 +116,8 @@ def tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
     versions = f"version {plan.before} before, {report.version} now"
     start = "; start the service with the same --database" if is_new else ""
     print_line(f"{', '.join(counts)} in {target}; {versions}{start}")
+    if report.replaced:
+        print_line(f"Undo it with storekeeper undo {report.first} {report.last}")
 
 
 def _as_ids(ids: range) -> str:

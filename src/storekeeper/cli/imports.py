@@ -12,7 +12,8 @@ from typing import IO, Annotated, Literal
 import typer
 from msgspec.structs import replace
 
-from storekeeper.cli.import_report import hint, remedy, tell, tell_end
+from storekeeper.cli.import_report import hint, remedy, tell_end
+from storekeeper.cli.import_review import MAX_UNASKED, Review
 from storekeeper.cli.look_report import tell_look
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.rejects import Rejects
@@ -20,16 +21,16 @@ from storekeeper.cli.terminal import (
     PRINT_ROWS,
     STANDARD_STREAM,
     ask,
-    counted,
     ignore_interrupts,
     on_terminal,
     print_line,
     progress,
     saying_if_interrupted,
+    system_user,
 )
-from storekeeper.domain.errors import CannotStart, Missing, Outcome, Unavailable
+from storekeeper.domain.errors import CannotStart, InvalidInput, Missing, Outcome, Unavailable
 from storekeeper.domain.import_plan import Plan
-from storekeeper.domain.intake import Import, NeedsMatch, Refused, SheetRow
+from storekeeper.domain.intake import Import, NeedsMatch, OnConflict, Refused, SheetRow
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_NAME_LENGTH
 from storekeeper.settings import Settings
@@ -39,18 +40,10 @@ from storekeeper.sheets.delimiters import check_delimiter
 from storekeeper.sheets.reading import Known, Reading, known_to
 from storekeeper.sheets.reading import look as look_at
 
-MAX_UNASKED = 10
-"""Stores that an import adds to a list that has stores, without asking."""
-
 _THREE_WAYS = (
     "it has stores: say which of them the rows mean, with --match id, --match name or --match"
     " COLUMN (the key that another system has for a store), or that all rows are new stores, with"
     " --add"
-)
-
-_NO_KEYS = (
-    "None of these is kept. If later imports should find the stores by one of them, begin again in"
-    " a new database, with --match COLUMN: no later import can add it"
 )
 
 
@@ -92,11 +85,25 @@ def import_(  # noqa: PLR0913 - each is an option
         bool, typer.Option("--no-header", help="The same as --header-row none.")
     ] = False,
     on_conflict: Annotated[
-        Literal["refuse", "skip", "overwrite"],
+        OnConflict,
         typer.Option(
-            help="What to do with a row if its store has changed since the version in the file."
+            help="What to do with a row if it and others changed the same field of its store;"
+            " ignore-version writes every row that differs."
         ),
     ] = "refuse",
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Give a key that no store has to the one store with that name and address.",
+        ),
+    ] = False,
+    attach: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Give the keys of this column to the stores; needs --match id."
+        ),
+    ] = None,
     cut_names: Annotated[
         bool, typer.Option("--cut-names", help=f"Cut names at {MAX_NAME_LENGTH} characters.")
     ] = False,
@@ -130,6 +137,11 @@ def import_(  # noqa: PLR0913 - each is an option
     """
     if match and add:
         raise CannotStart("--add: cannot be used together with --match")
+    by = (match or "").strip().casefold()
+    if adopt and by in ("", "id", "name"):
+        raise CannotStart("--adopt: needs --match COLUMN, whose keys the stores get")
+    if attach is not None and by != "id":
+        raise CannotStart("--attach: needs --match id, which says whose the keys are")
     options = Import(
         match,
         add,
@@ -142,6 +154,10 @@ def import_(  # noqa: PLR0913 - each is an option
         on_conflict,
         skip_bad or rejects is not None,
         dry_run,
+        adopt=adopt,
+        attach=attach,
+        file=None if file == STANDARD_STREAM else file.name,
+        user=system_user(),
     )
     if look:
         _look_at(settings, file, options)
@@ -198,12 +214,12 @@ def _import_file(
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
         opening = database.new_session() if begins else database.session()
         session = stack.enter_context(opening)
-        options = replace(options, match=rows.match)
+        options = replace(options, match=rows.match, attach=rows.attach)
         plan = intake.import_rows(
             session,
             _with_progress(rows, os.fstat(opened.fileno()).st_size),
             options,
-            review=_Review(rows, rejects, yes=yes),
+            review=Review(rows, rejects, yes=yes),
             before_commit=ignore_interrupts,
             begin_rejects=rejects.begin if rejects else intake.keep_no_rejects,
         )
@@ -240,6 +256,8 @@ def _telling_failures(file: Path, target: str) -> Iterator[None]:
             yield
     except NeedsMatch:
         raise CannotStart(f"{_THREE_WAYS}; nothing was imported", subject=target) from None
+    except InvalidInput as error:
+        raise CannotStart(f"{error}; nothing was imported", subject=target) from None
     except BadFile as error:
         raise CannotStart(
             f"{error}{hint(error)}; nothing was imported into {target}", subject=str(file)
@@ -294,40 +312,3 @@ def _maps(values: list[str]) -> Mapping[str, str]:
         return parse_maps(values)
     except BadFile as error:
         raise CannotStart(str(error), subject="--map") from None
-
-
-class _Review:
-    """Tells the user what an import will do, asks, and writes the rejects, before anything else
-    is written.
-
-    If other clients wrote in between, it is called again, behind the lock. Then it asks nothing,
-    because all writers would wait.
-    """
-
-    def __init__(self, rows: Reading, rejects: Rejects | None, *, yes: bool) -> None:
-        self._rows = rows
-        self._rejects = rejects
-        self._approved = sys.maxsize if yes else MAX_UNASKED
-        self._is_locked = False
-
-    def __call__(self, plan: Plan) -> None:
-        if not self._is_locked:
-            if self._rows.ignored and not (plan.options.match or plan.options.add):
-                print_line(_NO_KEYS)
-            tell(plan)
-        if plan.options.dry_run or plan.refuses:
-            return
-        created, total = plan.report.created, plan.numbers.total
-        if total and created > self._approved:
-            stores = f"{counted(created, 'store')}, which cannot be deleted,"
-            adds = f"the import adds {stores} to a list of {total:,}"
-            if self._is_locked:
-                raise CannotStart(
-                    f"{adds}, because other clients wrote meanwhile: repeat it; nothing was"
-                    " imported"
-                )
-            ask(adds, "nothing was imported")
-            self._approved = created
-        self._is_locked = True
-        if self._rejects:
-            self._rejects.write(self._rows)

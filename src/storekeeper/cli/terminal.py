@@ -5,7 +5,7 @@ import pwd
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -52,6 +52,14 @@ def print_now(result: str) -> None:
     # sys.stdout would keep what it cannot write, and fail again at the end of the process.
     with open(sys.stdout.fileno(), "w", closefd=False) as out:
         print(result, file=out)
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows on standard output, each column as wide as its longest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
 
 
 def is_output_unread() -> bool:

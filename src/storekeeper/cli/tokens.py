@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line, print_now, system_user
+from storekeeper.cli.terminal import print_line, print_now, print_table, system_user
 from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
 
@@ -99,10 +99,7 @@ def list_(settings: Settings) -> None:
         row = [token.name, token.scope, _state(token, now)]
         row += map(_day, (token.created, token.expires, token.used))
         rows.append(row)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-        print("  ".join(cells).rstrip())
+    print_table(rows)
 
 
 def _state(token: "Token", now: int) -> str:

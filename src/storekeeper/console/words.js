@@ -24,6 +24,10 @@ const problems = {
   unknown_store: ({ column, value }) => `No store has the ${column} ${value}`,
   bad_cell: ({ message }) => message,
   unclosed_quote: () => "A quotation mark is not closed",
+  taken: ({ message }) => message,
+  other_key: ({ message }) => message,
+  like_several: ({ message }) => message,
+  rows_alike: ({ message }) => message,
   wrong_cells: () => "The row has another number of cells than the header",
 };
 

@@ -50,10 +50,10 @@ class Import(msgspec.Struct, frozen=True):
     all rows are new, which only an empty collection, or `add`, permits. `map` has the columns
     that a field comes from (decision 53). What `encoding`, `delimiter`, `sheet` and `header_row`
     do not say is found out; with "none" as the row, columns are named 1, 2, 3, …
-    `idempotency_key` has the key and a hash of the request; in a `SheetRow`, `key` is what the row is
-    matched by. With `adopt`, a row whose key no store has gets the one store that is like it; with
-    `attach`, stores that are matched by id get the keys of that column (decision 62). `file` is the
-    name of the file, and `user` who sends it, if it is known.
+    `idempotency_key` has the key and a hash of the request; in a `SheetRow`, `key` is what the row
+    is matched by. With `adopt`, a row whose key no store has gets the one store that is like it;
+    with `attach`, stores that are matched by id get the keys of that column (decision 62). `file`
+    is the name of the file, and `user` who sends it, if it is known.
     """
 
     match: str | None = None
@@ -95,8 +95,8 @@ class SheetRow(NamedTuple):
     `key` is the id, name or outside key that it is matched by, None for a new store. Name and
     address are as the file has them, without the blanks at their ends: perhaps blank or too long,
     which matters only if they are written. A `name` that is None is kept, as is the address
-    without `has_address`. `wrong` is what `problems.encode_wrong` returns of it. `attach` is the key
-    that its store gets, and `id` what the file has as its id, whatever rows are matched by. The
+    without `has_address`. `wrong` is what `problems.encode_wrong` returns of it. `attach` is the
+    key that its store gets, and `id` what the file has as its id, whatever rows are matched by. The
     limits hold what another process sends.
     """
 
@@ -126,8 +126,8 @@ class Counts(msgspec.Struct, rename="camel"):
 
     Each row is counted once: in `created`, `replaced`, `unchanged`, `repeated` (it is as an earlier
     row), `conflicts` or `bad`. Of those replaced, `adopted` got a key. `missing` is how many stores
-    are not in the file. `first` and `last` are the cursors of its changes, by which it can be undone;
-    None if it has none.
+    are not in the file. `first` and `last` are the cursors of its changes, by which it can be
+    undone; None if it has none.
     """
 
     dry_run: bool

@@ -138,6 +138,8 @@ class SheetRows:
         id = _text(values.get("id", ""))[:MAX_EXTERNAL_LENGTH].replace("\0", "") or None
         has_address = int("address" in values)
         if wrong:  # all of it is told at once
+            if name == "" and self.match != "name":
+                wrong.insert(0, Wrong("name", name, Reason.REQUIRED))
             if name is not None and not self._cut_names and len(name) > MAX_NAME_LENGTH:
                 wrong.insert(0, Wrong("name", name, Reason.TOO_LONG))
             has_address, name, address = 0, None, None

@@ -48,7 +48,8 @@ _LISTED = f"""SELECT staged.line, decided.id, is_new, stores.name, substr(stores
 _CREATE = f"""INSERT INTO stores (id, version, folded, folded_name, {FIELDS})
   SELECT decided.id, seq, folded, folded_name, {{new_name}}, address {_CHANGED}
   WHERE is_new = 1 ORDER BY decided.place"""
-_REPLACE = f"""UPDATE stores SET version = seq, folded = decided.folded, folded_name = decided.folded_name,
+_REPLACE = f"""UPDATE stores SET version = seq, folded = decided.folded,
+  folded_name = decided.folded_name,
     name = {_value("name", "decided.new_name", "decided.resolved_name")},
     address = {_value("address", "decided.new_address", "decided.resolved_address")}
   FROM (SELECT decided.*, {{new_name}} AS new_name, staged.address AS new_address,
@@ -56,7 +57,8 @@ _REPLACE = f"""UPDATE stores SET version = seq, folded = decided.folded, folded_
     {_RESOLVED} WHERE is_new = 0 AND seq IS NOT NULL) AS decided
   WHERE stores.id = decided.id"""
 _ADD_CHANGES = f"""INSERT INTO {{table}} ({", ".join(CHANGES)})
-  SELECT seq, stores.id, {", ".join(f"stores.{name}" for name in CONTENT)}, $1, total, $2, CAST($3 AS text)
+  SELECT seq, stores.id, {", ".join(f"stores.{name}" for name in CONTENT)}, $1, total, $2,
+    CAST($3 AS text)
   FROM decided JOIN stores ON stores.id = decided.id WHERE seq IS NOT NULL ORDER BY place"""
 
 _KEY = "coalesce(staged.attach, staged.key)"
@@ -65,13 +67,17 @@ _GIVEN_NAME = "CASE WHEN staged.version IS NULL THEN staged.name END"
 _GIVEN_ADDRESS = """CASE WHEN staged.version IS NULL AND staged.has_address = 1
     THEN coalesce(staged.address, '') END"""
 _KNOWN = f"external_ids.value = {_KEY} AND external_ids.column_name = CAST($1 AS text)"
-_ADD_KEY_CHANGES = f"""INSERT INTO key_changes (seq, column_name, value, attached, given_name, given_address)
-  SELECT seq, CAST($1 AS text), {_KEY}, attaches, external_ids.given_name, external_ids.given_address
+_ADD_KEY_CHANGES = f"""INSERT INTO key_changes (seq, column_name, value, attached, given_name,
+  given_address)
+  SELECT seq, CAST($1 AS text), {_KEY}, attaches, external_ids.given_name,
+    external_ids.given_address
   {_CHANGED} LEFT JOIN external_ids ON {_KNOWN}
   WHERE is_new = 0 AND seq IS NOT NULL AND (attaches = 1 OR remembers = 1)"""
 _REMEMBER = f"""UPDATE external_ids SET given_name = coalesce(new.name, given_name),
-    given_address = CASE new.has_address WHEN 1 THEN coalesce(new.address, '') ELSE given_address END
-  FROM (SELECT staged.key, name, has_address, address {_CHANGED} WHERE remembers = 1 AND is_new = 0) AS new
+    given_address = CASE new.has_address WHEN 1 THEN coalesce(new.address, '')
+      ELSE given_address END
+  FROM (SELECT staged.key, name, has_address, address {_CHANGED} WHERE remembers = 1
+    AND is_new = 0) AS new
   WHERE external_ids.value = new.key AND external_ids.column_name = CAST($1 AS text)"""
 _ADD_IDS = f"""INSERT INTO external_ids (store_id, column_name, value, given_name, given_address)
   SELECT decided.id, CAST($1 AS text), {_KEY}, {_GIVEN_NAME}, {_GIVEN_ADDRESS} {_CHANGED}
@@ -83,7 +89,7 @@ _ADD_IMPORT = """INSERT INTO imports (first_seq, last_seq, undoes, file, token_n
 FIND_KEY = "SELECT request, result FROM keys WHERE key = $1"
 """Selects what an Idempotency-Key was used for."""
 
-_ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
+ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
   SELECT coalesce(max(n), 0) + 1, CAST($1 AS text), $2, $3, $4, CAST($5 AS text) FROM keys"""
 
 
@@ -146,7 +152,7 @@ def remember_result(
     # What changes nothing in a collection without changes has no version, and needs no replay.
     if options.idempotency_key and version:
         counts = msgspec.json.encode(msgspec.convert(report, Counts, from_attributes=True)).decode()
-        expect(1, session.write(_ADD_KEY, (*options.idempotency_key, version, now, counts)))
+        expect(1, session.write(ADD_KEY, (*options.idempotency_key, version, now, counts)))
 
 
 def expect(rows: int, written: int) -> None:

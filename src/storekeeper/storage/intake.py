@@ -12,7 +12,7 @@ import msgspec
 
 from storekeeper.domain import import_plan
 from storekeeper.domain.changes import Cursor
-from storekeeper.domain.commands import matches, tag
+from storekeeper.domain.commands import Tags, matches, tag
 from storekeeper.domain.errors import InvalidInput, KeyReused, PreconditionFailed
 from storekeeper.domain.import_plan import Decision, Found, InConflict, Plan
 from storekeeper.domain.intake import (
@@ -94,7 +94,7 @@ def import_rows(
     """
     if replay := _replay(session, options):
         return replay
-    _require_match(options, _numbers(session))
+    _require_match(options, numbers_of(session))
     for table in staging.TABLES:
         session.execute(f"CREATE TEMPORARY TABLE {table}")
     session.fill("staged", staging.STAGED_COLUMNS, staging.staged(rows, options))
@@ -108,7 +108,7 @@ def import_rows(
     with session.writing(before_commit):
         if replay := _replay(session, options):
             return replay
-        if _numbers(session)[:3] != plan.numbers[:3]:
+        if numbers_of(session)[:3] != plan.numbers[:3]:
             plan = _make_plan(session, options, check, begin_rejects)
             review(plan)
             _refuse(plan)
@@ -131,9 +131,19 @@ _NUMBERS = """SELECT coalesce(changes.count, 0), coalesce(seq, 0), epoch, coales
 _KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids"
 
 
-def _numbers(session: Session) -> Numbers:
+def numbers_of(session: Session) -> Numbers:
+    """Return the numbers of the collection."""
     (row,) = session.execute(_NUMBERS)
     return Numbers(*row)
+
+
+def require_tag(tags: Tags | None, numbers: Numbers) -> None:
+    """Raise PreconditionFailed if these are tags, but none of the list."""
+    current = tag(numbers.version, numbers.epoch)
+    if tags is not None and not matches(tags, current):
+        raise PreconditionFailed(
+            f"The list has changed: its version is {numbers.version} now", current
+        )
 
 
 def _require_match(options: Import, numbers: Numbers) -> None:
@@ -161,12 +171,8 @@ def _make_plan(
     check: Callable[[], None],
     begin_rejects: Callable[[], Reject],
 ) -> Plan:
-    numbers = _numbers(session)
-    current = tag(numbers.version, numbers.epoch)
-    if options.if_match is not None and not matches(options.if_match, current):
-        raise PreconditionFailed(
-            f"The list has changed: its version is {numbers.version} now", current
-        )
+    numbers = numbers_of(session)
+    require_tag(options.if_match, numbers)
     _require_match(options, numbers)
     column = None
     if options.attaches is not None:
@@ -221,7 +227,7 @@ def _conflict(
     *more: Any,
 ) -> Conflict:
     *texts, at, by, user = more
-    base, present, row = (_texts(*texts[place : place + 2]) for place in (0, 2, 4))
+    base, present, row = (shown_texts(*texts[place : place + 2]) for place in (0, 2, 4))
     if row["name"] is None:
         row["name"] = present["name"]
     if not has_address:
@@ -233,13 +239,14 @@ def _conflict(
     return Conflict(fields, seen, known, present, row, clock.utc(at), by, user)
 
 
-def _texts(name: str | None, address: str | None) -> dict[str, str | None]:
+def shown_texts(name: str | None, address: str | None) -> dict[str, str | None]:
+    """Return name and address as a report shows them."""
     return {"name": name and shown(name), "address": address and shown(address)}
 
 
 def _listed(line: int, id: int, is_new: int, *texts: str | None) -> ListedChange:
-    old = None if is_new else _texts(*texts[:2])
-    return ListedChange(line, id, old, _texts(*texts[2:]))
+    old = None if is_new else shown_texts(*texts[:2])
+    return ListedChange(line, id, old, shown_texts(*texts[2:]))
 
 
 def _replay(session: Session, options: Import) -> Counts | None:
@@ -251,7 +258,7 @@ def _replay(session: Session, options: Import) -> Counts | None:
     for known, result in session.execute(FIND_KEY, (key,)):
         if known != request or result is None:
             raise KeyReused("The Idempotency-Key was used for another request: send a new one")
-        return in_epoch(msgspec.json.decode(result, type=Counts), _numbers(session).epoch)
+        return in_epoch(msgspec.json.decode(result, type=Counts), numbers_of(session).epoch)
     return None
 
 

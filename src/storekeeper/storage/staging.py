@@ -23,13 +23,16 @@ STAGED_COLUMNS = (
     "is_repeat",
 )
 
-STAGED = """staged (place INTEGER PRIMARY KEY, line bigint, key text, version text, wrong text, has_address bigint,
-  name text, address text, attach text, id text, version_seq bigint, version_epoch text, digest bigint,
+STAGED = """staged (place INTEGER PRIMARY KEY, line bigint, key text, version text, wrong text,
+  has_address bigint,
+  name text, address text, attach text, id text, version_seq bigint, version_epoch text,
+    digest bigint,
   like_digest bigint, is_repeat bigint)"""
 """The temporary table of the rows of a file. Its types mean the same to both databases, to
 SQLite that `place` is the row's number."""
 
-DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new bigint, total bigint, folded text,
+DECIDED = """decided (seq bigint, place INTEGER PRIMARY KEY, id bigint, is_new bigint,
+  total bigint, folded text,
   folded_name text, name_is bigint, address_is bigint, attaches bigint, remembers bigint)"""
 """The temporary table of what becomes of the rows."""
 
@@ -40,7 +43,8 @@ TABLES = (
     "repeated (key text PRIMARY KEY, first_line bigint, last_line bigint)",
     "repeated_attach (key text PRIMARY KEY, first_line bigint, last_line bigint)",
     "in_conflict (place INTEGER PRIMARY KEY, name_is bigint, address_is bigint)",
-    """resolved (line INTEGER PRIMARY KEY, seen bigint, has_name bigint, name text, has_address bigint,
+    """resolved (line INTEGER PRIMARY KEY, seen bigint, has_name bigint, name text,
+      has_address bigint,
       address text)""",
     "like_stores (like_digest bigint, id bigint)",
     # Where rows without a store are like stores.
@@ -112,13 +116,16 @@ def resolved(options: Import, numbers: Numbers) -> Iterator[tuple[object, ...]]:
 SOME_STORES = "SELECT id, name, address FROM stores WHERE id > $1 ORDER BY id LIMIT 1000"
 
 FIND_ADOPTABLE = """INSERT INTO adoptable
-  SELECT alike.like_digest, like_stores.first, nullif(like_stores.last, like_stores.first), first_line,
+  SELECT alike.like_digest, like_stores.first, nullif(like_stores.last, like_stores.first),
+    first_line,
     nullif(last_line, first_line)
   FROM (SELECT like_digest, min(line) AS first_line, max(line) AS last_line FROM staged
-      WHERE is_repeat = 0 AND wrong IS NULL AND key IS NOT NULL AND like_digest IS NOT NULL AND NOT EXISTS (
+      WHERE is_repeat = 0 AND wrong IS NULL AND key IS NOT NULL AND like_digest IS NOT NULL
+        AND NOT EXISTS (
         SELECT 1 FROM external_ids WHERE value = staged.key AND column_name = CAST($1 AS text))
       GROUP BY like_digest) AS alike
-    JOIN (SELECT like_digest, min(id) AS first, max(id) AS last FROM like_stores GROUP BY like_digest)
+    JOIN (SELECT like_digest, min(id) AS first, max(id) AS last
+      FROM like_stores GROUP BY like_digest)
       AS like_stores ON like_stores.like_digest = alike.like_digest"""
 
 # What is compared.
@@ -135,7 +142,8 @@ _STORES = {
 """For what rows are matched by, the expressions of the store that a row means, and of how many
 that could be."""
 _WITH_KEY = (
-    "(SELECT store_id FROM external_ids WHERE value = staged.key AND column_name = CAST($5 AS text))",
+    """(SELECT store_id FROM external_ids
+      WHERE value = staged.key AND column_name = CAST($5 AS text))""",
     "1",
 )
 
@@ -157,21 +165,25 @@ def new_name(options: Import) -> str:
     return f"rtrim(substr(staged.name, 1, {MAX_NAME_LENGTH}), '{BLANKS}')"
 
 
-_UNCUT = f"joined.base_name IS NOT NULL AND joined.old_name = substr(joined.base_name, 1, {MAX_NAME_LENGTH})"
+_CUT = f"substr(joined.base_name, 1, {MAX_NAME_LENGTH})"
+_UNCUT = f"joined.base_name IS NOT NULL AND joined.old_name = {_CUT}"
 
 
 def _outcome(field: str, is_given: str, is_unchanged: str, options: Import) -> str:
     """Return the expression of the `Outcome` of one field."""
-    in_conflict = f"""CASE WHEN resolved.has_{field} = 1 THEN {Outcome.DECIDED:d} ELSE {Outcome.CONFLICT:d} END"""
+    in_conflict = f"""CASE WHEN resolved.has_{field} = 1 THEN {Outcome.DECIDED:d}
+        ELSE {Outcome.CONFLICT:d} END"""
     if options.on_conflict == "overwrite":
         in_conflict = f"{Outcome.WRITE:d}"
     return f"""CASE
       WHEN joined.store IS NULL THEN {Outcome.WRITE:d}
-      WHEN NOT {is_given} OR {_equal(f"joined.new_{field}", f"joined.old_{field}")} THEN {Outcome.KEEP:d}
+      WHEN NOT {is_given} OR {_equal(f"joined.new_{field}", f"joined.old_{field}")}
+        THEN {Outcome.KEEP:d}
       WHEN joined.base = {Base.IGNORED:d} THEN {Outcome.WRITE:d}
       WHEN joined.base_{field} IS NULL THEN {in_conflict}
       WHEN {_equal(f"joined.given_{field}", f"joined.base_{field}")} THEN {Outcome.KEEP:d}
-      WHEN {_equal(f"joined.old_{field}", f"joined.base_{field}")}{is_unchanged} THEN {Outcome.WRITE:d}
+      WHEN {_equal(f"joined.old_{field}", f"joined.base_{field}")}{is_unchanged}
+        THEN {Outcome.WRITE:d}
       ELSE {in_conflict} END"""
 
 
@@ -205,13 +217,18 @@ def _compared(options: Import, rows: str) -> str:
       SELECT staged.*, {new_name(options)} AS new_name, stores.id AS store, stores.name AS old_name,
         stores.address AS old_address, stores.version AS store_version, {given}, {base} AS base,
         CASE WHEN stores.version > staged.version_seq THEN (
-          SELECT max(seq) FROM changes WHERE store_id = stores.id AND seq <= staged.version_seq) END AS base_seq
-      FROM (SELECT staged.*, {found} AS found, {count} AS matches FROM staged WHERE {rows} AND is_repeat = 0) AS staged
+          SELECT max(seq) FROM changes WHERE store_id = stores.id
+            AND seq <= staged.version_seq) END AS base_seq
+      FROM (SELECT staged.*, {found} AS found, {count} AS matches FROM staged WHERE {rows}
+        AND is_repeat = 0) AS staged
         LEFT JOIN stores ON stores.id = staged.found {memory}),
     joined AS (
-      SELECT based.*, based.address AS new_address, based.name AS given_name, based.address AS given_address,
-        CASE based.base WHEN {Base.HISTORY:d} THEN was.name WHEN {Base.MEMORY:d} THEN memory_name END AS base_name,
-        CASE based.base WHEN {Base.HISTORY:d} THEN CASE WHEN was.seq IS NOT NULL THEN coalesce(was.address, '') END
+      SELECT based.*, based.address AS new_address, based.name AS given_name,
+        based.address AS given_address,
+        CASE based.base WHEN {Base.HISTORY:d} THEN was.name WHEN {Base.MEMORY:d}
+          THEN memory_name END AS base_name,
+        CASE based.base WHEN {Base.HISTORY:d} THEN CASE WHEN was.seq IS NOT NULL
+          THEN coalesce(was.address, '') END
           WHEN {Base.MEMORY:d} THEN memory_address END AS base_address
       FROM based LEFT JOIN changes AS was ON was.seq = based.base_seq),
     named AS (
@@ -219,10 +236,11 @@ def _compared(options: Import, rows: str) -> str:
         {_outcome("name", "joined.name IS NOT NULL", f" OR {_UNCUT}", options)} AS name_is,
         {_outcome("address", "joined.has_address = 1", "", options)} AS address_is
       FROM joined
-        LEFT JOIN resolved ON resolved.line = joined.line AND resolved.seen = joined.store_version)"""
+        LEFT JOIN resolved ON resolved.line = joined.line
+          AND resolved.seen = joined.store_version)"""
 
 
-_NO_ADOPTION = """CAST(NULL AS bigint) AS like_id, CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint)"""
+_NO_ADOPTION = ", ".join(["CAST(NULL AS bigint)"] * 4)
 
 
 def compare(options: Import) -> str:
@@ -231,7 +249,8 @@ def compare(options: Import) -> str:
     if options.key_column is not None:
         remembers = """CASE WHEN named.version IS NULL AND (
             (named.name IS NOT NULL AND named.name IS DISTINCT FROM memory_name)
-            OR (named.has_address = 1 AND coalesce(named.address, '') IS DISTINCT FROM memory_address))
+            OR (named.has_address = 1 AND coalesce(named.address, '') IS DISTINCT
+              FROM memory_address))
           THEN 1 ELSE 0 END"""
     attaches, other, taken, joins = "0", "CAST(NULL AS text)", "CAST(NULL AS bigint)", ""
     adoption = _NO_ADOPTION
@@ -259,15 +278,18 @@ def compare(options: Import) -> str:
         name = f"CASE {like}name ELSE {name} END"
         address = f"CASE {like}address ELSE {address} END"
     return f"""{_compared(options, "place > $1 AND place <= $2")}
-    SELECT named.place, line, named.key, named.version, wrong, store, store_version, matches, base, name_is,
+    SELECT named.place, line, named.key, named.version, wrong, store, store_version, matches,
+      base, name_is,
       address_is,
       CASE WHEN name_is = {Outcome.WRITE:d} OR address_is = {Outcome.WRITE:d}
         OR (name_is = {Outcome.DECIDED:d} AND decided_name IS DISTINCT FROM old_name)
         OR (address_is = {Outcome.DECIDED:d} AND decided_address IS DISTINCT FROM old_address)
         THEN 1 ELSE 0 END,
-      repeated.first_line, repeated.last_line, repeated_attach.first_line, repeated_attach.last_line,
+      repeated.first_line, repeated.last_line, repeated_attach.first_line,
+        repeated_attach.last_line,
       substr(named.name, 1, {MAX_SHOWN_LENGTH + 1}), substr({name}, 1, {MAX_SHOWN_LENGTH + 1}),
-      substr({address}, 1, {MAX_SEARCHED_LENGTH}), {remembers}, named.attach, {attaches}, {other}, {taken}, {adoption}
+      substr({address}, 1, {MAX_SEARCHED_LENGTH}), {remembers}, named.attach, {attaches}, {other},
+        {taken}, {adoption}
     FROM named LEFT JOIN repeated ON repeated.key = named.key
       LEFT JOIN repeated_attach ON repeated_attach.key = named.attach {joins}
     ORDER BY named.place"""
@@ -283,9 +305,12 @@ def conflicts(options: Import) -> str:
             *("given_name", "given_address"),
         )
     )
-    return f"""{_compared(options, "place > $1 AND place <= $2 AND place IN (SELECT place FROM in_conflict)")}
-    SELECT named.line, in_conflict.name_is, in_conflict.address_is, store_version, named.has_address, {texts},
-      latest.at, (SELECT tokens.name FROM tokens WHERE number = latest.token_number), latest.user_name
+    listed = "place > $1 AND place <= $2 AND place IN (SELECT place FROM in_conflict)"
+    return f"""{_compared(options, listed)}
+    SELECT named.line, in_conflict.name_is, in_conflict.address_is, store_version,
+      named.has_address, {texts},
+      latest.at, (SELECT tokens.name FROM tokens WHERE number = latest.token_number),
+        latest.user_name
     FROM in_conflict JOIN named ON named.place = in_conflict.place
       LEFT JOIN changes AS latest ON latest.seq = named.store_version
     ORDER BY named.place"""

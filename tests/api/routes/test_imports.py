@@ -77,6 +77,9 @@ async def test_the_response_has_the_counts_the_version_and_the_changes(tmp_path:
             "rows": 2,
             "created": 2,
             **dict.fromkeys(("replaced", "unchanged", "conflicts", "bad", "missing"), 0),
+            **dict.fromkeys(("repeated", "adopted"), 0),
+            "from": f"1.{version.partition('.')[2]}",
+            "to": version,
             "version": version,
             "problems": [],
             "changes": [

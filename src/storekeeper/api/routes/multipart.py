@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def take_decisions(spool: Spool, boundary: str) -> tuple[tuple[Resolution, ...], Message]:
-    """Return the decisions in a body, and the headers of its file, which alone is left in the spool.
+    """Return the decisions in a body, and the headers of its file; leave only that in the spool.
     Raises InvalidInput."""
     spool.flush()
     with mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) as body:
