@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from msgspec.structs import astuple
-
-from storekeeper.domain.intake import Import, NeedsMatch, Plan, SheetRow
+from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.intake import Import, NeedsMatch, SheetRow
 from storekeeper.domain.stores import Payload
 from storekeeper.storage.collection import Collection
 from storekeeper.storage.intake import Session, import_rows
@@ -37,6 +36,6 @@ def load_into(
 def rows_of(payloads: Iterable[Payload]) -> Iterable[SheetRow]:
     """Return the rows that create these stores."""
     return (
-        SheetRow(place, place, None, None, None, 1, *astuple(each))
+        SheetRow(place, place, None, None, None, 1, each.name, each.address, id=str(place))
         for place, each in enumerate(payloads, 1)
     )

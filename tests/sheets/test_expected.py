@@ -12,7 +12,8 @@ import xlsxwriter  # type: ignore[import-untyped]  # it has no types
 from msgspec.structs import replace
 
 from storekeeper.api.query import parse_import_query
-from storekeeper.domain.intake import Import, Plan
+from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.intake import Import
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.look import as_query, look_at, refuse_unsaid
 from storekeeper.sheets.looks import Look
