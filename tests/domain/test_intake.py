@@ -10,7 +10,7 @@ NUMBERS = Numbers(10, 10, "abcdefgh", 0)
 
 
 def found(rows: int) -> Iterator[Found]:
-    """Yield rows that mean stores, and of which each second one repeats a key."""
+    """Yield rows that mean stores, and every second of them with a key again."""
     nothing = dict.fromkeys(Found._fields)
     of_all = {"store_version": 1, "matches": 1, "base": Base.IGNORED, "changes": 1}
     of_all |= {"name_is": Outcome.WRITE, "address_is": Outcome.KEEP, "remembers": 0, "attaches": 0}

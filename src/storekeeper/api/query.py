@@ -234,7 +234,7 @@ _OF_CHANGES = {
 _OF_UNDO = {
     "from": Parameter(parse_moment, "the cursor of a change, as the report of an import has it"),
     "to": Parameter(parse_moment, "the cursor of a change, as the report of an import has it"),
-    "dry-run": _FLAG,
+    "dry-run": FLAG,
 }
 _OF_IMPORTS = {
     "match": Parameter(

@@ -24,7 +24,7 @@ class Outcome(IntEnum):
     WRITE = 1
     """Only the row changed it."""
     CONFLICT = 2
-    """Both changed it, or nobody knows what it was."""
+    """Both changed it, or it is not known what it was."""
     DECIDED = 3
     """Both changed it, and a person decided."""
 

@@ -296,7 +296,7 @@ def compare(options: Import) -> str:
 
 
 def conflicts(options: Import) -> str:
-    """Return the statement that selects what the report says of the rows `in_conflict`."""
+    """Return the statement that selects what the report says about the rows `in_conflict`."""
     shown = f"1, {MAX_SHOWN_LENGTH + 1}"
     texts = ", ".join(
         f"substr(named.{column}, {shown})"
