@@ -79,7 +79,8 @@ class Stream(socket.SocketIO):
         """Return the reader of the one response."""
         return io.BufferedReader(self, PIECE_BYTES)
 
-    # BufferedReader passes only a memoryview.
+    # The stub takes any writable buffer; SocketIO is only read through a BufferedReader, which
+    # passes a memoryview.
     def readinto(self, buffer: "memoryview") -> int | None:  # type: ignore[override]
         """Wait for more bytes; raise TimeoutError after the deadline."""
         self.connection.settimeout(remaining(self.deadline))

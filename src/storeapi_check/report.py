@@ -68,8 +68,8 @@ def as_json(report: Report) -> str:
 def as_text(report: Report) -> str:
     """Return the report for people, with the width and the colours of standard output."""
     # Rich is imported here because only this report needs it: one in JSON starts faster without.
-    from rich.console import Console  # noqa: PLC0415  # as above
-    from rich.table import Table  # noqa: PLC0415  # as above
+    from rich.console import Console  # noqa: PLC0415 - only a run prints
+    from rich.table import Table  # noqa: PLC0415 - only a run prints
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A response may contain characters that the terminal cannot show.
@@ -105,7 +105,7 @@ def _check_rows(report: Report) -> Iterable[tuple[str, ...]]:
 
 
 def _escaped(text: str) -> str:
-    from rich.markup import escape  # noqa: PLC0415  # as above
+    from rich.markup import escape  # noqa: PLC0415 - only a run prints
 
     return escape(printable(text))
 

@@ -169,7 +169,7 @@ def _select(
     key = "".join(f", {_KEY.format(place)}" for place in range(1, len(keys) + 1))
     query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - of constants
     if options.search is None:
-        query = f"SELECT '', id, {FIELDS}{key} FROM {source} ORDER BY id"  # noqa: S608 - as above
+        query = f"SELECT '', id, {FIELDS}{key} FROM {source} ORDER BY id"  # noqa: S608 - only from constants
     is_found = _finder(snapshot, options.search)
     for number, (text, id, *row) in enumerate(snapshot.select(query, *values), 1):
         if is_found(id, text):
