@@ -143,7 +143,8 @@ def _show_import(demo: Demo, page: Page) -> None:
         "buffer": out.getvalue().encode(),
     }
     page.locator("#file").set_input_files(file)
-    page.get_by_text("Nothing is written yet").wait_for()
+    page.get_by_label("How we recognise a store").select_option("id")
+    page.locator(".rows").wait_for()
 
 
 def _show_history(demo: Demo, page: Page) -> None:

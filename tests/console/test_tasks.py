@@ -224,7 +224,10 @@ def test_round_trip(shop: Running, open_console: Open) -> None:
     page.sees("stores found")
     with page.page.expect_download() as saved:
         page.button("CSV").click()
-    rows = list(csv.reader(io.StringIO(saved.value.path().read_text())))
+    assert re.fullmatch(r"stores-\d{4}-\d\d-\d\d-harbour-1\.csv", saved.value.suggested_filename)
+    text = saved.value.path().read_text(encoding="utf-8")
+    assert text.startswith("\ufeff")  # so that Excel knows the encoding
+    rows = list(csv.reader(io.StringIO(text.removeprefix("\ufeff"))))
     header, edited, other = rows[0], rows[1], rows[2]
     edited[header.index("name")], other[header.index("name")] = (
         "From the sheet",

@@ -112,10 +112,13 @@ export class List {
   /** Save what is found as a file. */
   async export(format) {
     say(words.list.exporting);
-    const query = new URLSearchParams({ format, ...(this.q && { q: this.q }) });
-    const { status, data } = await send(`export?${query}`, { timeout: 120_000, expects: FILES }).catch(() => ({}));
-    if (status === 200) download(`stores.${format}`, data);
-    else notify(data?.message ?? words.notices.failed);
+    const query = new URLSearchParams({ format, ...(format === "csv" && { bom: "true" }), ...(this.q && { q: this.q }) });
+    const { status, data, headers } = await send(`export?${query}`, { timeout: 120_000, expects: FILES }).catch(() => ({}));
+    if (status !== 200) return notify(data?.message ?? words.notices.failed);
+    const named = /filename="([^"]+)"/.exec(headers.get("content-disposition") ?? "");
+    download(named?.[1] ?? `stores.${format}`, data);
+    const formulas = Number(headers.get("formula-cells"));
+    if (formulas) notify(words.list.formulas(formulas));
   }
 
   refuse(message) {

@@ -57,6 +57,8 @@ export const words = {
   list: {
     title: "List", search: "Search name or address", create: "New store", import: "Import", export: "Export",
     exporting: "The export is being made",
+    formulas: (count) =>
+      `${plural(count, "cell begins", "cells begin")} with =, +, - or @, which a spreadsheet takes for a formula. Export Excel instead.`,
     more: (count) => `Show ${count} more`,
     count: stores,
     found: (count, isMore) => (isMore ? `More than ${count} stores found` : `${stores(count)} found`),
