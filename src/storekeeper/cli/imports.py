@@ -46,6 +46,8 @@ _THREE_WAYS = (
     " --add"
 )
 
+_DROPPED = "Not used, although they look like parts of an address"
+
 
 @with_settings("database")
 def import_(  # noqa: PLR0913 - each is an option
@@ -212,6 +214,8 @@ def _import_file(
             database.prepare(upgrade=False)
         if ignored := ", ".join(rows.ignored):
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
+        if dropped := ", ".join(rows.dropped):
+            print_line(f"{_DROPPED}: {shown(dropped, 4 * MAX_BRIEF_LENGTH)}")
         opening = database.new_session() if begins else database.session()
         session = stack.enter_context(opening)
         options = replace(options, match=rows.match, attach=rows.attach)

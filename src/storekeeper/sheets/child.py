@@ -18,6 +18,7 @@ import msgspec
 from storekeeper.domain.problems import shown
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import BadFile, protocol
+from storekeeper.sheets.headings import ADDRESS_ROLES, role_of
 from storekeeper.sheets.look import look_at, refuse_unsaid
 from storekeeper.sheets.protocol import (
     AskCells,
@@ -82,8 +83,8 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
         match asked:
             case AskRows():
                 ignored = rows.columns.ignored[: protocol.MAX_LISTED_COLUMNS]
-                shown_names = [shown(name, MAX_EXTERNAL_LENGTH) for name in ignored]
-                yield Header(rows.match, shown_names, rows.columns.attached)
+                dropped = [name for name in ignored if role_of(name) in ADDRESS_ROLES]
+                yield Header(rows.match, _shown(ignored), rows.columns.attached, _shown(dropped))
                 yield from _batches(rows, file)
             case AskCells():
                 for line, cells in rows.described(asked.lines):
@@ -92,6 +93,10 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
                 with open(others[0], "rb", closefd=False) as messages:
                     for data in rows.rejects(protocol.read_rejects(messages)):
                         yield from _parts(data)
+
+
+def _shown(names: list[str]) -> list[str]:
+    return [shown(name, MAX_EXTERNAL_LENGTH) for name in names]
 
 
 def _refusal(error: BadFile) -> Refusal:

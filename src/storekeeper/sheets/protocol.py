@@ -119,11 +119,12 @@ class Question(msgspec.Struct, frozen=True):
 
 class Header(msgspec.Struct, tag=True, frozen=True):
     """The column that rows are matched by, and the one whose keys stores get, as the file has their
-    names, and the columns that mean nothing."""
+    names; the columns that mean nothing, and those of them that look like a part of an address."""
 
     match: _Text | None
     ignored: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)]
     attach: _Text | None = None
+    dropped: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)] = []
 
 
 class Looked(msgspec.Struct, tag=True, frozen=True):

@@ -54,6 +54,7 @@ class Reading:
         self.match = header.match
         self.attach = header.attach
         self.ignored = header.ignored
+        self.dropped = header.dropped
 
     def __iter__(self) -> Iterator[SheetRow]:
         place = 0
