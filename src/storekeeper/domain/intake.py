@@ -20,7 +20,8 @@ VERSION = r"^[0-9]{1,18}\.[a-z2-7]{8}\Z"
 """The version of an export, as a row may have it."""
 
 OnConflict = Literal["refuse", "skip", "overwrite", "ignore-version"]
-"""What to do with a row that differs from its store, which another client changed too (decision 59)."""
+"""What to do with a row that differs from its store, which another client changed too (decision
+59)."""
 
 
 KEY_PREFIX = "key:"
