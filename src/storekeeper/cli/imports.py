@@ -97,7 +97,7 @@ def import_(  # noqa: PLR0913 - each is an option
         bool,
         typer.Option(
             "--adopt",
-            help="Give a key that no store has to the one store with that name and address.",
+            help="Let the one store with the name and address of a row get its new key.",
         ),
     ] = False,
     attach: Annotated[

@@ -26,10 +26,10 @@ _MAX_LISTED = 20
 def undo(
     settings: Settings,
     first: Annotated[
-        str | None, typer.Argument(metavar="[FROM", help="Cursor of its first change.")
+        str | None, typer.Argument(metavar="[FROM]", help="Cursor of its first change.")
     ] = None,
     last: Annotated[
-        str | None, typer.Argument(metavar="TO]", help="Cursor of its last change.")
+        str | None, typer.Argument(metavar="[TO]", help="Cursor of its last change.")
     ] = None,
     *,
     dry_run: Annotated[

@@ -80,7 +80,7 @@ def import_rows(
     check: Callable[[], None] = lambda: None,
     begin_rejects: Callable[[], Reject] = keep_no_rejects,
 ) -> Plan | Counts:
-    """Import the rows of a file, all or none; return what was done, its counts alone if this is
+    """Import the rows of a file, all or none; return what was done, only its counts if this is
     a replay.
 
     `review` is called with the plan before the lock is taken, and again if it had to be made

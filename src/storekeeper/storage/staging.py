@@ -73,7 +73,7 @@ _MASK = 2**63 - 1
 
 def staged(rows: Iterable[SheetRow], options: Import) -> Iterator[tuple[object, ...]]:
     """Yield rows as the table `staged` has them."""
-    secret = secrets.token_bytes(16)  # so that nobody can make two rows that look the same
+    secret = secrets.token_bytes(16)  # so that no file can have two rows that look the same
     for row in rows:
         seq, epoch = None, None
         if row.version is not None:

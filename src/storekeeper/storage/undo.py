@@ -160,7 +160,7 @@ def undo(
     before_commit: Callable[[], None] = lambda: None,
     check: Callable[[], None] = lambda: None,
 ) -> UndoPlan | UndoCounts:
-    """Undo the import, or the undo, with these changes; return what was done, its counts alone if
+    """Undo the import, or the undo, with these changes; return what was done, only its counts if
     this is a replay.
 
     `review` is called with the plan before the lock is taken, and again if others wrote meanwhile;
