@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from storekeeper.domain.commands import Replace
-from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.stores import Payload
 from storekeeper.http import cache as response_cache
 from storekeeper.http.cache import Cached, ResponseCache
@@ -130,7 +130,7 @@ async def test_a_connection_that_drains_neither_gets_nor_gives_a_cached_response
 async def test_a_response_that_is_read_later_is_not_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be older than the token that the cache has by then."""
+    """It is not of the transaction that the cache knows by then."""
     async with two_stores(tmp_path) as (service, _):
         read = service.collection.get
 
@@ -144,34 +144,34 @@ async def test_a_response_that_is_read_later_is_not_cached(
         assert await sizes(service, ONE) == [0]
 
 
-async def test_nothing_is_cached_while_the_collection_has_no_token(
+async def test_nothing_is_cached_while_the_numbers_of_the_collection_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two_stores(tmp_path) as (service, _):
         assert await sizes(service, ONE) == [1]
 
         def unavailable() -> object:
-            raise Unavailable("The database is locked")
+            raise apsw.BusyError("it is locked")
 
-        monkeypatch.setattr(service.collection._reader, "change_token", unavailable)
+        monkeypatch.setattr(service.collection._reader, "numbers", unavailable)
         assert await sizes(service, ONE, OTHER) == [0, 0]
         monkeypatch.undo()
         assert await sizes(service, ONE, OTHER) == [1, 2]
 
 
 class Database:
-    """What tells the cache its token."""
+    """What tells the cache the numbers of the collection."""
 
-    token: object | None = 1
+    now: object | None = 1
 
-    def change_token(self) -> object | None:
-        return self.token
+    def numbers(self) -> object | None:
+        return self.now
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(response_cache, "MAX_CACHED_BYTES", 1000)
     monkeypatch.setattr(response_cache, "MAX_RESPONSE_BYTES", 300)
-    cache = ResponseCache(Database().change_token)
+    cache = ResponseCache(Database().numbers)
     for number in range(100):
         key = b"%d" % number
         assert cache.get(key) is None
@@ -180,24 +180,34 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (cache.get(key) is not None) == (number % 2 == 0)
 
 
-def test_whatever_changes_the_token_drops_everything() -> None:
-    """Also a token that was there before: after a restore a version goes backwards."""
+def test_whatever_changes_the_numbers_drops_everything() -> None:
+    """Also numbers that were there before: after a restore a version goes backwards."""
     database = Database()
-    cache = ResponseCache(database.change_token)
-    for token in (1, 2, 1, None, 1, (1, "epoch"), (1, "other")):
-        database.token = token
+    cache = ResponseCache(database.numbers)
+    for numbers in (1, 2, 1, None, 1, (1, "epoch"), (1, "other")):
+        database.now = numbers
         assert cache.get(b"a") is None
         cache.put(b"a", Cached(b"response", "stores"))
         cache.put(b"b", Cached(b"response", "stores"))
-        assert (cache.get(b"a") is not None) == (token is not None)
+        assert (cache.get(b"a") is not None) == (numbers is not None)
 
 
-def test_a_response_that_is_put_under_an_old_token_is_never_given() -> None:
-    """A miss asks for no token: the write is noticed when something is found."""
+def test_outside_a_batch_nothing_enters_or_leaves_the_cache() -> None:
     database = Database()
-    cache = ResponseCache(database.change_token)
+    cache = ResponseCache(database.numbers)
+    cache.put(b"a", Cached(b"response", "stores"))
+    database.now = None
     assert cache.get(b"a") is None
-    database.token = 2
-    assert cache.get(b"b") is None
-    cache.put(b"b", Cached(b"response", "stores"))
-    assert cache.get(b"b") is None
+    cache.put(b"a", Cached(b"response", "stores"))
+    database.now = 1
+    assert cache.get(b"a") is None
+
+
+def test_a_response_that_is_put_after_the_numbers_changed_is_alone_in_the_cache() -> None:
+    database = Database()
+    cache = ResponseCache(database.numbers)
+    cache.put(b"a", Cached(b"old", "stores"))
+    database.now = 2
+    cache.put(b"b", Cached(b"new", "stores"))
+    assert cache.get(b"a") is None
+    assert cache.get(b"b") is not None

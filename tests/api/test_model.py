@@ -343,7 +343,7 @@ def knows_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def drops_nothing_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     def get(cache: ResponseCache, request: bytes) -> Any:
-        monkeypatch.setattr(cache, "_token", 1)
+        monkeypatch.setattr(cache, "_numbers", cache._current())
         return cache._responses.get(request)
 
     monkeypatch.setattr(ResponseCache, "get", get)

@@ -53,6 +53,15 @@ async def state(collection: Collection) -> State:
     return await now(collection.state())
 
 
+def numbers(collection: Collection) -> object | None:
+    """Return what says whether the stores have changed, in a batch of its own."""
+    collection.begin_reads()
+    try:
+        return collection.numbers()
+    finally:
+        collection.end_reads()
+
+
 async def stores(collection: Collection, name: str | None = None) -> list[dict[str, Any]]:
     """Read a whole list."""
     found = await listing(collection, name)

@@ -136,9 +136,6 @@ class InMemory:
         assert command.key is None or commands.keys_of([command]) == [command.key[0]]
         return Done(result)
 
-    def change_token(self) -> object:
-        return len(self.changes)
-
     def _called(self, name: str) -> None:
         self.calls.append(name)
         if self.fails:

@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from uvicorn.server import ServerState
 
 from storekeeper.domain.stores import Payload
@@ -112,27 +111,17 @@ class Careful(Connection):
     """A connection that reads every request with the careful reader, and takes nothing from a
     cache."""
 
-    def data_received(self, data: bytes) -> None:
-        self._receive(data)
+    def _handle_plain(self) -> bool:
+        return False
 
 
 class Inside:
     """A running service; `connect` opens a connection to it."""
 
-    def __init__(self, service: Service, state: dict[str, Any]) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
         self.server_state = ServerState()
         self.server_state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-        self._state = state
-        self._config = uvicorn.Config(
-            service,
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            ws="none",
-            proxy_headers=False,
-        )
-        self._config.load()
 
     @property
     def collection(self) -> Any:
@@ -144,9 +133,7 @@ class Inside:
         """Return a connection that has no transport yet; `changes` replaces parts of the
         runtime."""
         runtime = replace(self.service.runtime, **changes)
-        return kind(
-            runtime, self._config, self.server_state, self._state, asyncio.get_running_loop()
-        )
+        return kind(runtime, self.server_state, asyncio.get_running_loop())
 
     def connect(
         self, kind: type[Connection] = Connection, **changes: Any
@@ -169,12 +156,11 @@ async def inside(folder: Path, **settings: object) -> AsyncIterator[Inside]:
     service = Service(make(values))
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    state: dict[str, Any] = {}
-    life = asyncio.create_task(service({"type": "lifespan", "state": state}, told.get, said.put))
+    life = asyncio.create_task(service({"type": "lifespan", "state": {}}, told.get, said.put))
     await told.put({"type": "lifespan.startup"})
     assert (await said.get())["type"] == "lifespan.startup.complete"
     try:
-        yield Inside(service, state)
+        yield Inside(service)
     finally:
         await told.put({"type": "lifespan.shutdown"})
         await life
@@ -187,6 +173,12 @@ async def until(done: Callable[[], object]) -> None:
             if done():
                 return
             await asyncio.sleep(0.001)
+
+
+def receive(connection: Connection, data: bytes) -> None:
+    """Have bytes arrive, the last of an iteration of the event loop, and handle them."""
+    connection.data_received(data)
+    connection.runtime.arrivals._handle()
 
 
 async def settled(connection: Connection) -> None:

@@ -27,11 +27,12 @@ class Response(NamedTuple):
 
 
 class Client:
-    """One keep-alive HTTP/1.1 connection, with one request at a time."""
+    """One keep-alive HTTP/1.1 connection. Requests that are sent at once are pipelined."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._turn = asyncio.Lock()
 
     @classmethod
     async def connect(cls, port: int) -> "Client":
@@ -49,7 +50,7 @@ class Client:
         head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{framing}{fields}\r\n"
         self._writer.write(head.encode() + body)
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(TIMEOUT), self._turn:
                 received = (await self._reader.readuntil(b"\r\n\r\n")).lower()
                 status = int(received[9:12])
                 content = b"" if status == 304 else await self._body(received)

@@ -30,8 +30,15 @@ from tests.harness.loading import add_all, load_into
 LOAD = 3000
 
 
-async def _change_token(collection: Collection) -> Any:
-    return collection.change_token()
+async def _batch(collection: Collection) -> Any:
+    """Read the numbers, then a store of the same moment."""
+    collection.begin_reads()
+    try:
+        collection.numbers()
+        found = collection.get(1)
+    finally:
+        collection.end_reads()
+    return await found if asyncio.isfuture(found) else found
 
 
 async def _get_at(collection: Collection) -> Any:
@@ -78,7 +85,9 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
     ),
     "tokens": _tokens,
     "mark_used": lambda collection: collection.mark_used([1], 1),
-    "change_token": _change_token,
+    "begin_reads": _batch,
+    "numbers": _batch,
+    "end_reads": _batch,
     "check": lambda collection: collection.check(),
     "refusal_of_writes": _refusal_of_writes,
     "close": lambda collection: collection.close(),

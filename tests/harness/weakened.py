@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,7 +32,7 @@ from storekeeper.http.limits import ConnectionLimit
 from storekeeper.http.request import BodyLimit
 from storekeeper.process import listener, server, service, supervisor
 from storekeeper.storage import write_queue
-from storekeeper.storage.sqlite import connections, schema, statements, writer
+from storekeeper.storage.sqlite import SqliteCollection, connections, schema, statements, writer
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader
 from storekeeper.storage.sqlite.writer import SqliteWriter
@@ -49,7 +50,7 @@ def environment(*changes: str) -> dict[str, str]:
 
 def keeps_responses_for_ever() -> None:
     def get(cache: ResponseCache, request: bytes) -> Cached | None:
-        vars_of(cache)._token = b"one for all times"
+        vars_of(cache)._numbers = cache._current()
         return cache._responses.get(request)
 
     vars_of(ResponseCache).get = get
@@ -70,13 +71,31 @@ def sees_own_writes_only() -> None:
         return results
 
     vars_of(SqliteWriter).commit = commit_and_count
-    get = ResponseCache.get
+    vars_of(SqliteCollection).numbers = lambda _collection: now
 
-    def look_at_own(cache: ResponseCache, request: bytes) -> Cached | None:
-        vars_of(cache)._change_token = lambda: now.to_bytes(8)
-        return get(cache, request)
 
-    vars_of(ResponseCache).get = look_at_own
+def begins_reads_before_the_requests_arrive() -> None:
+    """A transaction stays open for those of the next iterations of the loop."""
+    end = SqliteCollection.end_reads
+    ends_at = 0.0
+
+    def begin_reads(collection: SqliteCollection) -> float:
+        nonlocal ends_at
+        reader = collection._reader
+        if time.monotonic() > ends_at:
+            reader.end()
+            ends_at = time.monotonic() + 0.02
+        reader.in_batch = True
+        return inf
+
+    def end_reads(collection: SqliteCollection) -> None:
+        reader = vars_of(collection._reader)
+        reader.end = lambda: None
+        end(collection)
+        del reader.end
+
+    vars_of(SqliteCollection).begin_reads = begin_reads
+    vars_of(SqliteCollection).end_reads = end_reads
 
 
 def acknowledges_before_commit() -> None:

@@ -23,6 +23,7 @@ from tests.harness.in_process import (
     Line,
     inside,
     last_response,
+    receive,
     settled,
     some_stores,
     statuses,
@@ -57,13 +58,13 @@ async def test_a_request_that_is_not_whole_in_time_is_refused(tmp_path: Path, se
     """10 s from its first byte to its last, however many bytes come in between."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()
-        connection.data_received(sent[:1])
+        receive(connection, sent[:1])
         begun = connection.reader.began = (
             connection.reader.began - WHOLE / 2
         )  # so much time has passed
         connection.sweep(begun + WHOLE - 1)
         for at in range(1, len(sent)):
-            connection.data_received(sent[at : at + 1])
+            receive(connection, sent[at : at + 1])
         told = len(line.sent)  # to continue, if it asked
         connection.sweep(begun + WHOLE - 0.1)
         assert len(line.sent) == told
@@ -71,7 +72,7 @@ async def test_a_request_that_is_not_whole_in_time_is_refused(tmp_path: Path, se
         assert_error(last_response(line), 408, "The request was not whole within 10 seconds")
         assert line.ended
         before = line.sent
-        connection.data_received(sent[-1:] + request("GET", "/test"))
+        receive(connection, sent[-1:] + request("GET", "/test"))
         await tick()
         assert line.sent == before
         connection.sweep(begun + WHOLE + 0.2)
@@ -83,13 +84,13 @@ async def test_the_time_of_a_request_begins_with_its_own_first_byte(tmp_path: Pa
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         first, second = create("First"), create("Second")
-        connection.data_received(first[:50])
+        receive(connection, first[:50])
         connection.reader.began -= WHOLE - 1  # so much time has passed
-        connection.data_received(first[50:] + second[:50])
+        receive(connection, first[50:] + second[:50])
         await settled(connection)
         connection.sweep(asyncio.get_running_loop().time() + WHOLE - 1)
         assert statuses(line) == [200]
-        connection.data_received(second[50:])
+        receive(connection, second[50:])
         await settled(connection)
         assert statuses(line) == [200, 200]
 
@@ -98,7 +99,7 @@ async def test_a_connection_that_says_nothing_is_closed_without_a_word(tmp_path:
     async with inside(tmp_path) as service:
         for sent in (b"", b"\r\n"):
             connection, line = service.connect()
-            connection.data_received(sent)
+            receive(connection, sent)
             connection.sweep(connection.reader.began + WHOLE - 0.1)
             assert not line.is_closing()
             connection.sweep(connection.reader.began + WHOLE + 0.1)
@@ -113,7 +114,7 @@ async def test_a_connection_that_was_served_is_kept_for_longer(tmp_path: Path, t
         connection, line = service.connect()
         now = connection.reader.began
         for _ in range(3):
-            connection.data_received(request("GET", target))
+            receive(connection, request("GET", target))
             await settled(connection)
             now += IDLE - 1
             connection.sweep(now)
@@ -129,12 +130,12 @@ async def test_a_client_that_was_not_yet_told_to_continue_is_not_late(tmp_path: 
         connection, line = service.connect()
         head, _, body = create("Second", "Expect: 100-continue").partition(b"\r\n\r\n")
         with locked(tmp_path):
-            connection.data_received(create("First") + head + b"\r\n\r\n")
+            receive(connection, create("First") + head + b"\r\n\r\n")
             connection.sweep(connection.reader.began + WHOLE + 5)
             assert line.sent == b""
         await settled(connection)
         assert statuses(line) == [200, 100]
-        connection.data_received(body)
+        receive(connection, body)
         await settled(connection)
         assert statuses(line) == [200, 100, 200]
 
@@ -170,7 +171,7 @@ async def test_a_client_that_reads_nothing_is_dropped_and_one_that_reads_slowly_
         connection, line = await stuck(service)
         assert not line.reading
         assert len(line.sent) < 20 * HIGH_WATER
-        connection.data_received(b"GET /te")  # came in the same read
+        receive(connection, b"GET /te")  # came in the same read
         now = asyncio.get_running_loop().time()
         for _ in range(10):
             connection.sweep(now)
@@ -236,7 +237,7 @@ async def test_nothing_more_is_read_of_a_client_while_the_response_to_its_only_r
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         line.stuck, line.high = True, 0
-        connection.data_received(asked)
+        receive(connection, asked)
         await until(lambda: line.unread)
         await settled(connection)
         assert not line.reading
@@ -277,7 +278,7 @@ async def test_what_was_begun_before_a_stop_is_carried_out_and_the_last_response
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         connection.shutdown()
-        connection.data_received(request("GET", "/test") + create("First") + b"\r\n")
+        receive(connection, request("GET", "/test") + create("First") + b"\r\n")
         await settled(connection)
         assert line.is_closing()
         test, first = responses(line.sent, "GET", "POST")

@@ -7,16 +7,17 @@ import weakref
 from collections.abc import AsyncGenerator
 from functools import partial
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from uvicorn.server import ServerState
 
 from storekeeper.api.plan import RequestPlan
 from storekeeper.http import deadlines
 from storekeeper.http import request as heads
+from storekeeper.http.arrivals import Arrivals
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
@@ -38,9 +39,11 @@ from tests.harness.in_process import (
     Line,
     inside,
     last_response,
+    receive,
     settled,
     some_stores,
     statuses,
+    tick,
     until,
 )
 from tests.harness.wire import SLOW, assert_error, assert_invalid, chunked, create, request
@@ -107,17 +110,15 @@ class Odd:
 
 
 def runtime_of(application: Odd, observe: Observer = lambda _: None) -> Runtime:
-    return Runtime(application, PlainReader(), ResponseCache(lambda: 1), Limits(), observe)
+    arrivals = Arrivals(lambda: inf, lambda: None)
+    cache = ResponseCache(lambda: 1)
+    return Runtime(application, arrivals, PlainReader(), cache, Limits(), observe)
 
 
 def connection_of(runtime: Runtime) -> Connection:
-    config = uvicorn.Config(
-        NotImplemented, interface="asgi3", log_config=None, ws="none", proxy_headers=False
-    )
-    config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-    return Connection(runtime, config, state, {}, asyncio.get_running_loop())
+    return Connection(runtime, state, asyncio.get_running_loop())
 
 
 class Connected:
@@ -206,6 +207,7 @@ async def test_the_observer_is_called_once_for_each_response(end: str) -> None:
 async def test_the_observer_is_called_once_if_the_client_leaves(target: str) -> None:
     connected = Connected() if target == "/later" else await listening()
     connected.connection.data_received(request("GET", target))
+    await asyncio.sleep(0)  # it is handled, and "/later" waits
     connected.line.abort()
     await until(lambda: not connected.connected and not connected.tasks)
     begun = target == "/endless"
@@ -380,6 +382,7 @@ async def test_a_bug_in_the_reading_of_a_request_is_a_500_and_the_end(
         monkeypatch.setattr(PlainReader, "read", raises)
         connection, line = service.connect()
         connection.data_received(request("GET", "/test"))
+        await tick()
         [response] = responses_in(line.sent, "GET")
         assert_error(response, 500, BUG)
         assert line.ended
@@ -390,6 +393,7 @@ async def test_what_waits_for_a_client_that_is_gone_is_not_sent(tmp_path: Path) 
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         connection.data_received(create("Last") + request("GET", SLOW) + b"garbage\r\n\r\n")
+        await asyncio.sleep(0)
         line._closing = (
             True  # as uvloop's transport says it, a turn or more before `connection_lost`
         )
@@ -441,7 +445,7 @@ async def test_a_client_that_sends_much_lets_the_others_go_on_in_between(tmp_pat
     iteration."""
     async with inside(tmp_path) as service:
         connection, line = service.connect()
-        connection.data_received(b"\r\n" * 5000 + request("GET", "/test") * 5000)
+        receive(connection, b"\r\n" * 5000 + request("GET", "/test") * 5000)
         assert not line.reading
         assert line.sent.count(b"HTTP/1.1 200") < 2000
         await settled(connection)
@@ -499,8 +503,8 @@ async def test_bytes_behind_a_response_are_bounded_over_all_connections(
         with locked(tmp_path):
             made = [service.connect() for _ in range(5)]
             for connection, line in made:
-                connection.data_received(create("First"))
-                connection.data_received(many)
+                receive(connection, create("First"))
+                receive(connection, many)
                 assert not line.reading
                 assert budget.size < 2**17 + 4096
             for connection, _ in made:

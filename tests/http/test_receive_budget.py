@@ -12,6 +12,7 @@ from tests.harness.in_process import (
     Line,
     inside,
     last_response,
+    receive,
     settled,
     statuses,
     tick,
@@ -41,7 +42,7 @@ def send(service: Inside, data: bytes, count: int) -> list[tuple[Connection, Lin
     """Send the same on many connections, in one read each."""
     made = [service.connect() for _ in range(count)]
     for connection, _ in made:
-        connection.data_received(data)
+        receive(connection, data)
     return made
 
 
@@ -105,7 +106,7 @@ async def test_a_refusal_that_waits_counts_with_what_was_read_of_its_request(
         with locked(tmp_path):
             [(connection, line)] = send(service, create("Waits"), 1)
             before = held(service)
-            connection.data_received(refused)
+            receive(connection, refused)
             assert held(service) - before > 8000
         await settled(connection)
         assert statuses(line) == [200, 400]
@@ -118,10 +119,10 @@ async def test_behind_a_response_that_is_not_complete_little_is_read_on(tmp_path
     async with inside(tmp_path) as service:
         connection, line = service.connect()
         with locked(tmp_path):
-            connection.data_received(create("First"))
-            connection.data_received(large[:1000])
+            receive(connection, create("First"))
+            receive(connection, large[:1000])
             assert line.reading, "a client that leaves is seen"
-            connection.data_received(large[1000:] + large)
+            receive(connection, large[1000:] + large)
             assert not line.reading
         await settled(connection)
         assert line.reading

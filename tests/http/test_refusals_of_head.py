@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storekeeper.http import deadlines
-from tests.harness.in_process import Inside, inside, settled
+from tests.harness.in_process import Inside, inside, receive, settled
 from tests.harness.refused_requests import REFUSED
 from tests.harness.wire import HOST, request
 
@@ -47,7 +47,7 @@ async def refusal(
     """Return head and content of the last response to data that arrives in pieces of a size."""
     connection, line = service.connect()
     for at in range(0, len(data), size):
-        connection.data_received(data[at : at + size])
+        receive(connection, data[at : at + size])
     if late:
         connection.sweep(connection.reader.began + 11)
     await settled(connection)

@@ -48,6 +48,9 @@ SAME = 0.2
 UNCHANGED = 0.2
 """Share of the reads that have an If-None-Match, and share of those that read the past."""
 
+PIPELINED = 0.2
+"""Share of the turns in which a client sends two requests before it has a response."""
+
 KEPT = 5
 """One store in this many is only ever replaced with its own content, so that only its tag can go
 wrong."""
@@ -88,7 +91,7 @@ class Recorder:
     """Clients that concurrently create, replace, read, list and filter, over any number of lives of
     a service.
 
-    Some operations have conditions or keys, or read the past.
+    Some operations have conditions or keys, are pipelined, or read the past.
 
     `history` is for `lincheck`; `odd` has responses that no history could explain, such as a body
     that is not a store; `statuses` counts the responses.
@@ -186,7 +189,7 @@ class Recorder:
                     return
             self._count()
             try:
-                await self._one(client, rng)
+                await self._turn(client, rng)
             except Lost:
                 client.close()
                 client = None
@@ -199,6 +202,15 @@ class Recorder:
             _, then = self._at
             self._at = None
             then()
+
+    async def _turn(self, client: Client, rng: random.Random) -> None:
+        if rng.random() >= PIPELINED:
+            return await self._one(client, rng)
+        two = self._one(client, rng), self._one(client, rng)
+        for error in await asyncio.gather(*two, return_exceptions=True):
+            if error is not None:
+                raise error
+        return None
 
     async def _one(self, client: Client, rng: random.Random) -> None:
         if self._retries:

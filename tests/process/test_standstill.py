@@ -28,7 +28,7 @@ from tests.harness.client import until
 from tests.harness.collection import create as put
 from tests.harness.collection import run as run_as_a_service
 from tests.harness.databases import Sqlite, handle
-from tests.harness.in_process import inside, statuses
+from tests.harness.in_process import inside, receive, statuses
 from tests.harness.linux import connections, workers
 from tests.harness.machine import need
 from tests.harness.metrics import scrape, series
@@ -84,7 +84,7 @@ async def test_after_a_standstill_deadlines_are_held_half_a_second_later(
     async with inside(tmp_path) as service:
         all = service.service.runtime.limits.connections
         connection, line = service.connect()
-        connection.data_received(b"GET /te")
+        receive(connection, b"GET /te")
         now = connection.reader.began
         for seconds in (0, 0.5, 1):
             await all.sweep(now + seconds)

@@ -11,8 +11,19 @@ import pytest
 
 from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.stores import EXAMPLES, Payload, Store
-from storekeeper.storage.collection import Collection
-from tests.harness.collection import MANY, create, get, listing, numbered, replace, run, stores
+from storekeeper.storage.collection import Collection, Moment, Query
+from tests.harness.collection import (
+    MANY,
+    create,
+    get,
+    listing,
+    now,
+    numbered,
+    numbers,
+    replace,
+    run,
+    stores,
+)
 from tests.harness.databases import Database, handle
 from tests.harness.loading import add_all
 from tests.harness.stores import a_row, a_store, a_store_with, content, shown
@@ -184,9 +195,7 @@ class TestCollection:
                 replaced = await replace(writer, 1, Payload(f"First {tick}"))
                 assert await get(reader, 1) == replaced
 
-    async def test_the_change_token_is_another_one_after_every_write(
-        self, database: Database
-    ) -> None:
+    async def test_the_numbers_are_others_after_every_write(self, database: Database) -> None:
         async with handle(database) as one, handle(database) as two:
             for write in (
                 lambda: create(one, Payload("A")),
@@ -196,10 +205,35 @@ class TestCollection:
                 lambda: add_all(one, numbered(2)),
                 lambda: add_all(two, numbered(2)),
             ):
-                before = one.change_token(), two.change_token()
+                before = numbers(one), numbers(two)
                 await write()
-                after = one.change_token(), two.change_token()
+                after = numbers(one), numbers(two)
                 assert all(a is None or a != b for a, b in zip(after, before, strict=True))
+                assert one.numbers() is None, "there is no batch"
+
+    async def test_a_batch_sees_what_was_acknowledged_before_it_began(
+        self, database: Database
+    ) -> None:
+        """And, if its reads are completed at once, nothing that was written after its first."""
+        async with handle(database) as reader, handle(database) as writer:
+            await create(writer, Payload("Before"))
+            for number in range(20):
+                await replace(writer, 1, Payload(f"Name {number}"))
+                reader.begin_reads()
+                first = reader.get(1)
+                await replace(writer, 1, Payload(f"Later {number}"))
+                second: Any = reader.get(1)
+                listed: Any = reader.list(Query(f"Name {number}"))
+                past = reader.get_at(1, Moment(2 * number + 2))
+                reader.begin_reads()  # a later moment
+                last = reader.get(1)
+                reader.end_reads()
+                if not asyncio.isfuture(first):
+                    assert first == second == a_store(1, f"Name {number}", None, 2 * number + 2)
+                    assert b"Name" in listed.first
+                assert await now(past) == a_store(1, f"Name {number}", None, 2 * number + 2)
+                later = a_store(1, f"Later {number}", None, 2 * number + 3)
+                assert await now(last) == await get(reader, 1) == later
 
     # Load.
 
@@ -311,13 +345,8 @@ class TestCollection:
                 async for _ in half_read.rest:
                     pass
 
-            async def stamp() -> None:
-                if collection.change_token() is None:
-                    raise Unavailable("it never knows")
-
             questions: list[Callable[[], Awaitable[object]]] = [
                 rest,
-                stamp,
                 collection.check,
                 lambda: get(collection, 1),
                 lambda: stores(collection),

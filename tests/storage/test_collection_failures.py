@@ -43,6 +43,9 @@ METHODS = sorted(
     if inspect.isfunction(value) and name[0] != "_" and name not in ASK_NOTHING
 )
 READS = [
+    "begin_reads",
+    "numbers",
+    "end_reads",
     "get",
     "get_at",
     "list",
@@ -53,7 +56,7 @@ READS = [
     "check",
     "with_snapshot",
 ]
-CACHED = ["change_token", "figures"]
+CACHED = ["figures"]
 """What is read of pages that a process has in its memory anyway."""
 WRITES = ["write", "load", "in_session", "refusal_of_writes"]
 ALONE = ["close", "load", "in_session", "write"]

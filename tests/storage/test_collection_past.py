@@ -16,7 +16,6 @@ from storekeeper.domain.errors import EpochEnded, InvalidInput, Unavailable
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.storage import databases
 from storekeeper.storage.collection import Collection, Listing, Moment, Query, State
-from storekeeper.storage.sqlite import TICK_INTERVAL
 from tests.harness.cases import case
 from tests.harness.collection import MANY, create, get, now, numbered, replace, stores
 from tests.harness.databases import Database, handle
@@ -253,9 +252,6 @@ class TestThePast:
             renewed = await asyncio.to_thread(databases.epoch, database.url, renew=True)
             assert renewed != before.epoch
             assert await now(collection.state()) == (3, 3, renewed)
-            await asyncio.sleep(
-                2 * TICK_INTERVAL
-            )  # less than the second after which `epoch --new` returns
             assert (await get(collection, 1)).epoch == renewed  # type: ignore[union-attr]  # it is there
             assert (await page(collection, Query("Store 1")))[0].epoch == renewed
             moment = Moment(2, before.epoch)

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -42,8 +41,6 @@ EXIT_STATUSES = {
     " Ctrl-C.",
 }
 
-SETTLE_DELAY = 1.0
-"""Seconds after which every process of a service uses a new epoch."""
 
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
@@ -215,8 +212,6 @@ def epoch(
         raise CannotStart(
             f"the epoch is now {found}, but cannot be printed ({error.strerror})"
         ) from None
-    if new:
-        time.sleep(SETTLE_DELAY)
 
 
 @app.command()

@@ -116,7 +116,7 @@ class Batcher(Generic[Q, R]):
     def _append(self, queued: Queued[Q, R]) -> None:
         if not self._queue and self._free:
             # Not now: all requests of one iteration of the loop are one batch.
-            self._loop.call_soon(self._start_workers)
+            self._loop.call_soon(self.start)
         self.count += 1
         self._bytes += queued.size
         self._queue.append(queued)
@@ -130,7 +130,7 @@ class Batcher(Generic[Q, R]):
     async def close(self) -> None:
         """Take no more requests; return when all are settled."""
         self.refusal = self.refusal or CLOSED
-        self._start_workers()
+        self.start()
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -143,8 +143,9 @@ class Batcher(Generic[Q, R]):
         limit = int(batches * self._max_batch * self._workers)
         self.limit = min(MAX_QUEUED, max(MIN_QUEUE, limit))
 
-    def _start_workers(self) -> None:
-        while self._free and (batch := self._take()):
+    def start(self) -> None:
+        """Begin to serve those that wait, if a worker is free."""
+        while self._queue and self._free and (batch := self._take()):
             self._free -= 1
             task = asyncio.create_task(self._work(batch))
             self._tasks.add(task)

@@ -1,8 +1,8 @@
 """The response cache: the bytes of a request lead to the response that they got.
 
-The same bytes and the same database give the same response: that is the whole proof. The change
-token tells whether the database is the same. It is taken before a response is read, so a
-response is never older than the token.
+The same bytes and the same stores give the same response, and the numbers of the collection say
+whether the stores are the same: that is the whole proof. A response enters the cache in the
+transaction in which it was read, and leaves it in one in which the numbers were.
 """
 
 from collections.abc import Callable
@@ -24,36 +24,40 @@ class Cached(msgspec.Struct, gc=False):
 
 
 class ResponseCache:
-    """The responses of one process. `change_token` returns the collection's; while it is None,
-    nothing is cached."""
+    """The responses of one process. `numbers` returns the collection's in this batch; while it
+    is None, nothing is cached."""
 
-    def __init__(self, change_token: Callable[[], object | None]) -> None:
-        self._change_token = change_token
-        self._token: object | None = None
+    def __init__(self, numbers: Callable[[], object | None]) -> None:
+        self._current = numbers
+        self._numbers: object | None = None
         self._responses: dict[bytes, Cached] = {}
         self._size = 0
 
     def get(self, request: bytes) -> Cached | None:
-        """Return the response to these bytes if it is cached and the database is the same."""
+        """Return the response to these bytes if it is cached and the stores are the same."""
         cached = self._responses.get(request)
-        if cached is None and self._token is not None:
-            return None  # the token may be an old one: then it differs when something is found
-        token = self._change_token()
-        if token == self._token:
+        if cached is None or self._is_valid():
             return cached
-        self.drop()
-        self._token = token
         return None
 
     def put(self, request: bytes, response: Cached) -> None:
-        """Cache a response that was read after the latest `get`."""
-        if self._token is None or len(response.rest) > MAX_RESPONSE_BYTES:
+        """Cache a response that was read in the transaction that is under way."""
+        if len(response.rest) > MAX_RESPONSE_BYTES or not (self._is_valid() or self._numbers):
             return
         size = len(request) + len(response.rest)
         if self._size + size > MAX_CACHED_BYTES:
             self.drop()
         self._responses[request] = response
         self._size += size
+
+    def _is_valid(self) -> bool:
+        """Drop all responses unless they are of the present numbers; return whether they were."""
+        numbers = self._current()
+        is_valid = numbers is not None and numbers == self._numbers
+        if not is_valid:
+            self.drop()
+            self._numbers = numbers
+        return is_valid
 
     def drop(self) -> None:
         """Forget all responses."""

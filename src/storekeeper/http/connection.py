@@ -8,9 +8,7 @@ and `tests/http/test_uvicorn.py` holds it. README.md next to this file has the s
 import asyncio
 from functools import partial
 from time import thread_time
-from typing import Any
 
-from uvicorn import Config
 from uvicorn.server import ServerState
 
 from storekeeper.http import deadlines
@@ -29,14 +27,13 @@ from storekeeper.http.response import (
 )
 from storekeeper.http.runtime import Runtime
 from storekeeper.http.sender import Sender
-from storekeeper.http.unread import Unread
+from storekeeper.http.unread import NO_ROOM, Unread
 from storekeeper.log.events import Event, emit
 
-MAX_PIPELINE_TIME = 0.01
+MAX_PIPELINE_TIME = 0.005
 """Seconds of processor time for the pipelined requests of one connection, before those of others
 come first."""
 
-_NO_ROOM = unavailable("Too many large requests")
 _ENDS = unavailable("The service is shutting down")
 
 
@@ -48,14 +45,9 @@ class Connection(asyncio.Protocol):
     sender: Sender
 
     def __init__(
-        self,
-        runtime: Runtime,
-        config: Config,  # noqa: ARG002 - as uvicorn calls it
-        server_state: ServerState,
-        app_state: dict[str, Any],  # noqa: ARG002
-        _loop: asyncio.AbstractEventLoop | None = None,
+        self, runtime: Runtime, server_state: ServerState, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self.loop = _loop or asyncio.get_running_loop()
+        self.loop = loop
         self.server_state = server_state
         self.runtime = runtime
         self.limits = runtime.limits
@@ -67,7 +59,7 @@ class Connection(asyncio.Protocol):
         self.draining = False
         self.half_closed = False
         self.exchange: Exchange | None = None
-        self.unread = Unread(self.reader)
+        self.unread = Unread(self.reader, self.limits.receive_budget)
 
     @property
     def busy(self) -> bool:
@@ -99,31 +91,16 @@ class Connection(asyncio.Protocol):
             self.reader.refuse(unavailable("Too many connections"))
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes: a cached request, a plain one, or one for the careful reader."""
-        if self.unread.data or self.busy or self.reader.phase is not Phase.IDLE:
-            self._receive(data)
-            return
-        try:
-            if not self.draining and (cached := self.runtime.cache.get(data)) is not None:
-                self.sender.send_cached(cached)
-            elif (request := self.runtime.plain.read(data)) is not None:
-                self._begin(request)
-            else:
-                self._receive(data)
-        except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
-            emit(Event.BUG, error=error)
-            self.reader.refuse(INTERNAL_ERROR)
-
-    def _receive(self, data: bytes) -> None:
-        """Take bytes that the careful reader reads, once all earlier responses are complete."""
-        if self.exchange is not None and not self.unread:
+        """Note bytes, which are handled after all that arrives in this loop iteration."""
+        unread = self.unread
+        if self.exchange is not None and not unread:
             data = data.lstrip(b"\r\n")
             if data:
                 self.exchange.stop()  # a client that asks for something else listens no longer
-        if self.reader.phase is Phase.DISCARDING or self.unread.is_refused:
+        if self.reader.phase is Phase.DISCARDING or unread.is_refused:
             return
-        self.unread.append(data)
-        self.advance()
+        unread.append(data)
+        self.runtime.arrivals.add(self, len(data))
 
     def eof_received(self) -> bool:
         """Keep the connection of a client that closed its sending side until its requests have
@@ -142,7 +119,7 @@ class Connection(asyncio.Protocol):
         self.unread.clear()
         if self.exchange is not None:
             self._end(self.exchange)
-        self._count()
+        self.unread.count()
         self.flow.resume_writing()
 
     def pause_writing(self) -> None:
@@ -157,22 +134,56 @@ class Connection(asyncio.Protocol):
 
     # What is read, and when.
 
-    def advance(self) -> None:
-        """Read the next requests, until one must wait; called after each event that a request
-        may have waited for."""
+    def handle(self) -> None:
+        """Read requests, and respond, until one has to wait; this is the one place that does."""
         if self.transport.is_closing():
             return
-        pause_at = thread_time() + MAX_PIPELINE_TIME if self.unread else 0.0
+        try:
+            if not self._handle_plain():
+                self._handle_carefully()
+        except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
+            emit(Event.BUG, error=error)
+            self.reader.refuse(INTERNAL_ERROR)
+
+    def _handle_plain(self) -> bool:
+        """Respond to a plain request if there is one and nothing else is under way."""
+        unread = self.unread
+        if self.busy or self.flow.read_paused or self.reader.phase or not unread.is_fresh:
+            return False
+        data = unread.data
+        if not self.draining and not self.half_closed:
+            cached = self.runtime.cache.get(data)
+            if cached is not None:
+                unread.clear()
+                self.sender.send_cached(cached)
+                return True
+        request = self.runtime.plain.read(data)
+        if request is None:
+            return False
+        unread.clear()
+        self._begin(request)
+        return True
+
+    def _handle_carefully(self) -> None:
+        pause_at = thread_time() + MAX_PIPELINE_TIME
         while self.unread.data and not self.busy:
-            self._read()
+            if self.unread.is_refused:
+                self.unread.give_way()
+            elif (request := self.unread.feed()) is not None:
+                self._accept(request)
             if thread_time() > pause_at:
                 break
-        if not self._count() and self.unread.incomplete_bytes:
-            self.give_way()
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on after an event that something may have waited for."""
+        if self.transport.is_closing():
+            return
+        self.unread.count()
         if self.unread.data or self.flow.read_paused:
             self._control_reading()
         if self.unread and not self.busy:
-            self.loop.call_soon(self.advance)
+            self.runtime.arrivals.add(self)
         if self.unread or self.exchange is not None or self.reader.phase is Phase.DISCARDING:
             return
         if self.reader.expects_continue and not self.busy:
@@ -181,70 +192,42 @@ class Connection(asyncio.Protocol):
         if self.half_closed or (self.draining and self.reader.phase is Phase.IDLE):
             self.transport.close()
 
-    def _read(self) -> None:
-        """Read up to the end of a request at most, and respond to that."""
-        if self.unread.is_refused:
-            self.give_way()
-        elif (request := self.unread.feed()) is not None:
-            self._accept(request)
-
     def _control_reading(self) -> None:
         """Let the transport bring bytes, or not; only then is a client that leaves seen."""
-        if self.transport.is_closing():
-            return
         unread = len(self.unread)
-        is_waiting = self.flow.write_paused and self.deadlines.refused_at is None
-        if is_waiting and self.exchange is not None and self.exchange.is_endless:
-            is_waiting = False
+        is_endless = self.exchange is not None and self.exchange.is_endless
+        is_refused = self.deadlines.refused_at is not None
+        is_waiting = self.flow.write_paused and not is_refused and not is_endless
         if is_waiting or unread > SMALL_BYTES or (unread and not self.busy):
             self.flow.pause_reading()
         else:
             self.flow.resume_reading()
 
-    # The receive budget.
-
-    def _count(self) -> bool:
-        """Count the bytes of all requests without a response; return whether there is room."""
-        incomplete = self.unread.incomplete_bytes
-        size = incomplete + (self.exchange.request.size if self.exchange else 0)
-        return self.limits.receive_budget.hold(self, size, may_give_way=incomplete > 0)
-
-    def give_way(self) -> None:
-        """Refuse the request that is incomplete, or the next one, once it is its turn."""
-        if self.exchange is not None:
-            self.unread.shrink()
-        else:
-            self.limits.receive_budget.refused += 1
-            self.unread.refuse(_NO_ROOM)
-        self._count()
-
     # Requests, in their order.
 
     def _accept(self, request: Request) -> None:
-        size, budget = request.size, self.limits.receive_budget
-        # For small ones there is always room: that is what the reserve is for.
-        if size <= SMALL_BYTES or budget.hold(self, size, may_give_way=True):
+        if self.unread.has_room_for(request):
             self._begin(request)
             return
-        budget.refused += 1
         if request.upload is not None:
             request.upload.release()
         self.reader.discard()
-        self._refuse(refuse(request, _NO_ROOM))
+        self._refuse(refuse(request, NO_ROOM))
 
     def _begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
         self.runtime.begin(request, self.transport)
         self.exchange = exchange = Exchange(request)
+        self.unread.request = request
         response = self.runtime.application.respond(request)
         if isinstance(response, Deferred):
-            request.body = request.cache_key = b""  # what comes later may be older than the token
-            self._count()
+            request.body = request.cache_key = b""  # what comes later is of another transaction
+            self.unread.count()
             response.future.add_done_callback(partial(self._send_deferred, exchange, response))
         else:
             self._send(exchange, response)
             if not exchange.over:  # a stream
-                self._count()
+                self.unread.count()
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.over:
@@ -305,7 +288,7 @@ class Connection(asyncio.Protocol):
         self.transport.abort()
 
     def _end(self, exchange: Exchange) -> None:
-        self.exchange = None
+        self.exchange = self.unread.request = None
         self.sender.end(exchange)
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -315,7 +298,7 @@ class Connection(asyncio.Protocol):
             self._break_off(self.exchange)
             return
         self.sender.refuse(refusal)
-        self._count()
+        self.unread.count()
         # Closing now would reset the connection while the client still sends, and the reset can
         # overtake the response. So the connection reads and drops what arrives for a while.
         self.deadlines.refused_at = self.loop.time()
@@ -326,10 +309,9 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Enforce the timeouts; called for every connection twice a second."""
-        phase = self.reader.phase
         if self.deadlines.is_over(self.transport, now):
             self.transport.abort()
-        elif phase is Phase.HEAD or phase is Phase.BODY:
+        elif self.reader.is_reading:
             if self.flow.read_paused or self.reader.expects_continue:
                 self.reader.began = self.reader.heard = now  # the service makes the client wait
             if message := self.reader.overdue(now):

@@ -27,13 +27,13 @@ class Flow:
 
     def pause_reading(self) -> None:
         """Have the transport bring no more bytes; then a client that leaves is not seen."""
-        if not self.read_paused:
+        if not self.read_paused and not self.transport.is_closing():
             self.read_paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Have the transport bring bytes again."""
-        if self.read_paused:
+        if self.read_paused and not self.transport.is_closing():
             self.read_paused = False
             self.transport.resume_reading()
 

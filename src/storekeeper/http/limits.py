@@ -64,8 +64,14 @@ class _Reader(Protocol):
     transport: asyncio.Transport
 
 
+class _Receiver(Protocol):
+    """What the receive budget needs of what a connection has received."""
+
+    def give_way(self) -> None: ...
+
+
 class _Member(Protocol):
-    """What the other limits need of a connection."""
+    """What the connection limit needs of a connection."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
@@ -74,7 +80,6 @@ class _Member(Protocol):
     @property
     def responses_sent(self) -> int: ...
     def is_idle(self) -> bool: ...
-    def give_way(self) -> None: ...
     def sweep(self, now: float) -> None: ...
 
 
@@ -212,33 +217,33 @@ class ReceiveBudget:
 
     def __init__(self) -> None:
         self.size = self.refused = 0
-        self._held: dict[_Member, int] = {}
-        self._may_give_way: dict[_Member, None] = {}
+        self._held: dict[_Receiver, int] = {}
+        self._may_give_way: dict[_Receiver, None] = {}
         """The connections with large incomplete requests, those of the oldest first."""
 
-    def hold(self, connection: _Member, size: int, *, may_give_way: bool) -> bool:
-        """Count `size` bytes for a connection, instead of those before; return whether there is
+    def hold(self, receiver: _Receiver, size: int, *, may_give_way: bool) -> bool:
+        """Count `size` bytes for one connection, instead of those before; return whether there is
         room.
 
         `may_give_way` says whether its request may still be refused.
         """
-        before = self._held.pop(connection, 0)
+        before = self._held.pop(receiver, 0)
         self.size += size - before
         if size:
-            self._held[connection] = size
+            self._held[receiver] = size
         if may_give_way and size > SMALL_BYTES:
-            self._may_give_way.setdefault(connection)
+            self._may_give_way.setdefault(receiver)
         else:
-            self._may_give_way.pop(connection, None)
+            self._may_give_way.pop(receiver, None)
         limit = MAX_RECEIVED_BYTES + (RESERVED_BYTES if size <= SMALL_BYTES else 0)
         if size > before:
-            self._make_room(connection, limit)
+            self._make_room(receiver, limit)
         return self.size <= limit
 
-    def _make_room(self, connection: _Member, limit: int) -> None:
+    def _make_room(self, receiver: _Receiver, limit: int) -> None:
         while self.size > limit:
-            oldest = next(iter(self._may_give_way), connection)
-            if oldest is connection:
+            oldest = next(iter(self._may_give_way), receiver)
+            if oldest is receiver:
                 return
             oldest.give_way()
 

@@ -96,6 +96,11 @@ class RequestReader:
         """Whether the client waits for a 100 before it sends the body."""
 
     @property
+    def is_reading(self) -> bool:
+        """Whether a request has begun and is not complete."""
+        return self.phase is Phase.HEAD or self.phase is Phase.BODY
+
+    @property
     def unfinished_bytes(self) -> int:
         """Bytes of memory that an unfinished request takes."""
         if self.phase is Phase.HEAD:

@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from storekeeper.http.arrivals import Arrivals
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.limits import Limits
 from storekeeper.http.peers import NO_PEERS, TrustedPeers
@@ -61,6 +62,7 @@ class Runtime:
     is open."""
 
     application: _Application
+    arrivals: Arrivals
     plain: PlainReader
     cache: ResponseCache
     limits: Limits

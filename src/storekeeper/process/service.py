@@ -9,12 +9,15 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Self
 
+from uvicorn.server import ServerState
+
 from storekeeper.api import access_log
 from storekeeper.api.application import make_application
 from storekeeper.api.asgi import AsgiApplication
 from storekeeper.api.metrics import Metrics, Slots
 from storekeeper.api.token_table import TokenTable
 from storekeeper.domain.errors import CannotStart, CannotStartYet, StorekeeperError, Unavailable
+from storekeeper.http.arrivals import Arrivals
 from storekeeper.http.cache import ResponseCache
 from storekeeper.http.connection import Connection
 from storekeeper.http.limits import Limits
@@ -92,9 +95,15 @@ class Service:
         """Return whether the service was told to stop."""
         return self.draining
 
-    def connect(self, *args: Any, **kwargs: Any) -> Connection:
+    def connect(
+        self,
+        config: object,  # noqa: ARG002 - as uvicorn calls it
+        server_state: ServerState,
+        app_state: object,  # noqa: ARG002
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> Connection:
         """Return the protocol object of a new connection, as uvicorn asks for it."""
-        return Connection(self.runtime, *args, **kwargs)
+        return Connection(self.runtime, server_state, _loop or asyncio.get_running_loop())
 
     async def _run_lifespan(self, receive: Any, send: Any) -> None:
         await receive()
@@ -155,13 +164,14 @@ class Service:
             max_listeners=max(1, limits.connections.maximum // 4),
             is_draining=self.is_draining,
         )
-        cache = ResponseCache(collection.change_token)
+        arrivals = Arrivals(collection.begin_reads, collection.end_reads)
+        cache = ResponseCache(collection.numbers)
         observe = _observer(settings, metrics, tokens)
         more = [settings.user_header.lower().encode()] if settings.user_header else []
         trusted = TrustedPeers(settings.trusted_proxy)
         plain = PlainReader(more)
         self._runtime = Runtime(
-            application, plain, cache, limits, observe, trusted, self.is_draining
+            application, arrivals, plain, cache, limits, observe, trusted, self.is_draining
         )
         self._tasks.append(asyncio.create_task(self._sweep(metrics)))
 

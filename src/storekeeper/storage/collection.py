@@ -235,6 +235,21 @@ class Collection(Protocol):
     something.
     """
 
+    def begin_reads(self) -> float:
+        """Begin a batch: reads that are completed at once may be of one moment from now on.
+
+        Call it when the requests have arrived, and `end_reads` in the same call of the loop. It
+        returns after how many seconds to call it again, so that later reads are of a later moment.
+        """
+
+    def end_reads(self) -> None:
+        """End a batch; writes and reads that came in it begin at once. Raises nothing."""
+
+    def numbers(self) -> object | None:
+        """Return what differs after any write that was acknowledged before the batch began, by
+        any process, and when the epoch does. None: nothing can be cached now, or there is no
+        batch."""
+
     def get(self, id: int) -> Eventual[Store | None]:
         """Return the store of that id, None if there is none. `id` may be any non-negative
         integer."""
@@ -282,13 +297,6 @@ class Collection(Protocol):
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Record that tokens were used at `now`, in ms since 1970, but for each only once in
         `tokens.USED_INTERVAL`."""
-
-    def change_token(self) -> object | None:
-        """Return a value that differs after any write that was acknowledged before this call, by
-        any process.
-
-        It also differs when the epoch does. None: nothing can be cached now.
-        """
 
     async def check(self) -> None:
         """Return if the collection can be read; raise Unavailable if not. For readiness probes."""

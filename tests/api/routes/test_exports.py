@@ -17,7 +17,16 @@ from storekeeper.api.routes import exports
 from storekeeper.concurrency import slow_readers
 from storekeeper.domain.stores import Payload
 from storekeeper.http.connection import Connection
-from tests.harness.in_process import Inside, Line, exchange, inside, last_response, tick, until
+from tests.harness.in_process import (
+    Inside,
+    Line,
+    exchange,
+    inside,
+    last_response,
+    receive,
+    tick,
+    until,
+)
 from tests.harness.loading import add_all
 from tests.harness.machine import mounted
 from tests.harness.metrics import parse, series
@@ -32,7 +41,7 @@ async def begun(service: Inside) -> tuple[Connection, Line]:
     """Return the connection of a client that has begun to read an export, and reads no further."""
     connection, line = service.connect()
     line.stuck = True
-    connection.data_received(request("GET", "/api/export"))
+    receive(connection, request("GET", "/api/export"))
     await until(lambda: connection.flow.write_paused or connection.exchange is None)
     assert connection.flow.write_paused, line.sent
     return connection, line
@@ -119,7 +128,7 @@ async def test_a_client_that_leaves_makes_room_at_once(
                 assert head.status == 200
                 await until(lambda: not exporting._sent._kept)
                 connection, line = service.connect()
-                connection.data_received(request("GET", "/api/export?q=nothing"))
+                receive(connection, request("GET", "/api/export?q=nothing"))
                 await tick()
                 line.abort()
                 await until(lambda: not exporting._writing)
@@ -135,7 +144,7 @@ async def test_no_more_than_four_are_written_at_once(tmp_path: Path) -> None:
         await add_all(service.collection, LARGE)
         lines = [service.connect() for _ in range(exports.MAX_WRITTEN + 2)]
         for connection, _ in lines:
-            connection.data_received(request("GET", "/api/export?q=nothing"))
+            receive(connection, request("GET", "/api/export?q=nothing"))
         await until(lambda: all(connection.exchange is None for connection, _ in lines))
         got = [last_response(line).status for _, line in lines]
         assert got == [200] * exports.MAX_WRITTEN + [503, 503]

@@ -18,6 +18,7 @@ from tests.harness.in_process import (
     Inside,
     exchange,
     inside,
+    receive,
     settled,
     some_stores,
     statuses,
@@ -271,7 +272,7 @@ async def test_an_import_needs_a_token_that_may_write_and_its_changes_say_whose(
     async with inside(tmp_path, auth="writes") as service:
         for fields, status in (((), 401), ((reader,), 403)):
             connection, line = service.connect()
-            connection.data_received(head("", 20_000, CSV, *fields))
+            receive(connection, head("", 20_000, CSV, *fields))
             await tick()
             assert statuses(line) == [status], "before its body is read"
         assert (await send(service, "", "name\nAlpha\n", writer)).json["created"] == 1
@@ -287,12 +288,12 @@ async def test_a_body_over_the_limit_is_refused_by_its_length_and_in_chunks(tmp_
         connection, line = service.connect()
         whole = chunked(b"x" * 2**20, target="/api/imports?add", fields=f"{CSV}\r\n".encode())
         begun, _, chunk = whole.removesuffix(b"0\r\n\r\n").partition(b"\r\n\r\n")
-        connection.data_received(begun + b"\r\n\r\n")
+        receive(connection, begun + b"\r\n\r\n")
         for _ in range(64):
-            connection.data_received(chunk)
+            receive(connection, chunk)
             await until(lambda: not connection.unread)
         assert line.sent == b""
-        connection.data_received(b"1\r\nx\r\n")
+        receive(connection, b"1\r\nx\r\n")
         await settled(connection)
         assert statuses(line) == [413]
 
@@ -361,7 +362,7 @@ async def test_a_body_that_stands_still_or_takes_too_long_is_refused(
 ) -> None:
     async with inside(tmp_path) as service:
         connection, line = service.connect()
-        connection.data_received(head("add", 100_000, CSV) + b"name\n")
+        receive(connection, head("add", 100_000, CSV) + b"name\n")
         connection.sweep(connection.reader.began + 9)
         assert line.sent == b""
         connection.reader.heard += after - 1 if after > 100 else 0
@@ -379,9 +380,9 @@ async def test_a_body_for_which_there_is_no_space_is_refused(tmp_path: Path) -> 
         patch.setattr(tempfile, "tempdir", str(full))
         async with inside(tmp_path) as service:
             connection, line = service.connect()
-            connection.data_received(head("add", 9_000_000, CSV))
+            receive(connection, head("add", 9_000_000, CSV))
             for _ in range(300):
                 if not line.sent:
-                    connection.data_received(b"x" * 16_000)
+                    receive(connection, b"x" * 16_000)
             assert line.sent.startswith(b"HTTP/1.1 503 ")
             assert b"No space left on device" in line.sent

@@ -19,6 +19,7 @@ from tests.harness.in_process import (
     exchange,
     inside,
     last_response,
+    receive,
     settled,
     statuses,
     tick,
@@ -85,7 +86,7 @@ async def test_an_import_gives_its_place_back_without_the_garbage_collector(
                     patched.setattr(imports, "RESPONSE_TIMEOUT", 0.05)
                     patched.setattr(imports, "_open", is_slow)
                 connection, line = service.connect()
-                connection.data_received(data)
+                receive(connection, data)
                 if end == "does not come to its end":
                     await until(lambda: not connection.unread)
                     connection.sweep(connection.loop.time() + 1000)
@@ -125,7 +126,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 def arrives(service: Inside, data: bytes = HALF) -> tuple[Connection, Line]:
     """Return a connection whose import arrives."""
     connection, line = service.connect()
-    connection.data_received(data)
+    receive(connection, data)
     return connection, line
 
 
@@ -136,7 +137,7 @@ async def test_a_body_that_trickles_keeps_no_other_import_out(tmp_path: Path) ->
         for small in (WHOLE, request("POST", "/api/imports?add", b"name\nStore\n")):
             data = small.replace(b"application/json", b"text/csv")
             assert (await exchange(service, data)).status == 200
-        connection.data_received(WHOLE[-6000:])
+        receive(connection, WHOLE[-6000:])
         await settled(connection)
         assert statuses(line) == [200]
 
@@ -154,7 +155,7 @@ async def test_where_all_places_for_bodies_are_taken_the_slowest_body_gives_way(
         clock.now = 2.0
         assert (await exchange(service, WHOLE)).status == 200
         for number, (connection, line) in enumerate(made):
-            connection.data_received(WHOLE[-6000 - number :])
+            receive(connection, WHOLE[-6000 - number :])
             await settled(connection)
             assert statuses(line) == [503 if number == imports.MAX_ARRIVING - 1 else 200]
         assert b"Too many imports arrive at once" in made[-1][1].sent
@@ -170,7 +171,7 @@ async def test_a_body_that_comes_fast_enough_gives_way_to_no_other(
         clock.now = 2.0
         assert (await exchange(service, WHOLE)).status == 503
         for connection, line in made:
-            connection.data_received(WHOLE[-6000:])
+            receive(connection, WHOLE[-6000:])
             await settled(connection)
             assert statuses(line) == [200]
 
@@ -202,11 +203,11 @@ async def test_a_body_that_gave_way_is_refused_and_takes_no_place(
         elif after == "nothing comes":
             connection.sweep(connection.loop.time() + 11)
         else:
-            connection.data_received(rest)
+            receive(connection, rest)
         await settled(connection)
         assert statuses(line) == expected
         assert (await exchange(service, WHOLE)).status == 503, "the second one has lost its place"
-        second.data_received(WHOLE[-6000:])
+        receive(second, WHOLE[-6000:])
         await settled(second)
         assert statuses(second_line) == [200]
         assert last_response(second_line).json["created"] == 2000
@@ -237,7 +238,7 @@ async def test_while_an_import_is_carried_out_others_are_refused_before_or_after
         later = await exchange(service, HALF)
         small = request("POST", "/api/imports?add", b"name\nStore\n")
         whole = await exchange(service, small.replace(b"application/json", b"text/csv"))
-        earlier.data_received(WHOLE[-6000:])
+        receive(earlier, WHOLE[-6000:])
         await settled(earlier)
         for refused in (later, whole, last_response(earlier_line)):
             assert (refused.status, refused.json["outcome"]) == (503, "none")

@@ -34,7 +34,7 @@ def test_no_page_holds_the_event_loop_for_many_long_addresses(tmp_path: Path) ->
     with closing(connections.connect(path, reader=True)) as connection:
         reader = reads.Reader(connection)
         for query in (Query(), Query("Long"), Query(at=Moment(8))):
-            listing = reader.list(query)
+            listing = reader.read(reader.list, query)
             assert len(listing.first) < 3 * 2**20
             assert asyncio.run(whole(listing)) == list(range(1, 9))
 
@@ -74,7 +74,7 @@ def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_pa
         reader = reads.Reader(connection)
 
         def seventh(query: Query) -> str:
-            name: str = json.loads(b"[%b]" % reader.list(query).first)[6]["name"]
+            name: str = json.loads(b"[%b]" % reader.read(reader.list, query).first)[6]["name"]
             return name
 
         restore(path, backup)
@@ -89,27 +89,6 @@ def test_lists_after_a_restore_beside_the_service_are_those_of_the_backup(tmp_pa
         assert seventh(Query(at=Moment(COUNT))) == "Store 7"
 
 
-@pytest.mark.parametrize("later", [0, 1])
-def test_pages_are_cached_for_their_history_alone(tmp_path: Path, later: int) -> None:
-    """A restore is not noticed before others have reached the same version, or a later one."""
-    path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
-    make_file(path)
-    load(
-        f"sqlite:///{path}",
-        [Payload(f"Store {number}") for number in range(1, COUNT + 1)],
-        only_if_empty=True,
-    )
-    with closing(connections.connect(path, reader=True)) as connection:
-        reader = reads.Reader(connection)
-        restore(path, backup)
-        replace(path, "Lost")
-        assert b'"Lost"' in reader.list(Query()).first
-        restore(backup, path)
-        for id in range(1001, 1002 + later):
-            replace(path, "Kept", id)
-        assert b'"Lost"' not in reader.list(Query()).first
-
-
 def test_a_long_list_ends_when_the_version_goes_backwards(tmp_path: Path) -> None:
     path, backup = tmp_path / "stores.db", tmp_path / "backup.db"
     make_file(path)
@@ -117,7 +96,8 @@ def test_a_long_list_ends_when_the_version_goes_backwards(tmp_path: Path) -> Non
     restore(path, backup)
     load(f"sqlite:///{path}", [Payload("Many")] * COUNT)
     with closing(connections.connect(path, reader=True)) as connection:
-        listing = reads.Reader(connection).list(Query())
+        reader = reads.Reader(connection)
+        listing = reader.read(reader.list, Query())
         restore(backup, path)
         with pytest.raises(Unavailable, match="restored while the list was read"):
             asyncio.run(whole(listing))

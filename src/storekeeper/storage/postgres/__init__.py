@@ -1,6 +1,7 @@
 """The shared collection: one PostgreSQL database, any number of machines."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -60,6 +61,16 @@ class PostgresCollection(QueuedWrites, Collection):
         self._by_id = Batcher(self._reader.get, workers=2)
         self._queue = WriteQueue(writer.PostgresWriter(self._pool))
 
+    def begin_reads(self) -> float:
+        return math.inf
+
+    def end_reads(self) -> None:
+        self._by_id.start()
+        self._queue.start()
+
+    def numbers(self) -> None:
+        return None  # asking for them would cost a round trip, which is what a read costs
+
     def get(self, id: int) -> asyncio.Future[Store | None]:
         return self._by_id.add(id)
 
@@ -93,9 +104,6 @@ class PostgresCollection(QueuedWrites, Collection):
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         await self._pool.execute((b"used", (array(numbers), now)))
-
-    def change_token(self) -> None:
-        return None  # asking for one would cost a round trip, which is what a read costs
 
     async def check(self) -> None:
         # Other reads need the table `stores`, and only that may be locked or forbidden: so `get` no

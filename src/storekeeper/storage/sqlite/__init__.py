@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
-
-from msgspec.structs import replace
+from typing import TypeVar
 
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread, run_with
@@ -44,10 +42,13 @@ from storekeeper.storage.sqlite.writer import SqliteWriter
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 TICK_INTERVAL = 0.25
-"""Seconds between two looks at whether the file was replaced, and whether it has a new epoch."""
+"""Seconds between two looks at whether the file was replaced."""
+
+MAX_BATCH_TIME = 0.005
+"""Seconds for which the reads of a batch share one transaction: a long one keeps the log from
+beginning again."""
 
 _MARK_USED = f"""UPDATE tokens SET used = ?2 WHERE number IN (SELECT value FROM json_each(?1))
   AND abs(?2 - ifnull(used, 0)) >= {USED_INTERVAL}"""
@@ -71,7 +72,7 @@ class SqliteCollection(QueuedWrites, Collection):
             self._connection = connections.connect(
                 path, reader=True, timeout=connections.START_TIMEOUT
             )
-            self._reader = Reader(self._connection)
+            self._reader = Reader(self._connection, self._translate)
             self._identity = FileIdentity(path)
             writing = connections.connect(path, timeout=connections.START_TIMEOUT)
         self._connection.set_busy_timeout(int(connections.LOCK_TIMEOUT * 1000))
@@ -80,41 +81,49 @@ class SqliteCollection(QueuedWrites, Collection):
         self._queue = WriteQueue(self._writer)
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
 
+    def begin_reads(self) -> float:
+        self._reader.end()
+        self._reader.in_batch = True
+        return 0.0 if self._reader.log_is_long() else MAX_BATCH_TIME
+
+    def end_reads(self) -> None:
+        self._reader.in_batch = False
+        self._reader.end()
+        self._queue.start()
+
+    def numbers(self) -> object | None:
+        if not self._reader.in_batch:
+            return None
+        try:
+            return self._reader.known or self._reader.read(self._reader.numbers)
+        except Unavailable:  # the request itself meets the error, and responds with it
+            return None
+
     def get(self, id: int) -> Store | None:
-        return self._read(self._reader.get, id)
+        return self._reader.read(self._reader.get, id)
 
     def get_at(self, id: int, at: Moment) -> Store | None:
-        return self._read(self._reader.get_at, id, at)
+        return self._reader.read(self._reader.get_at, id, at)
 
     def list(self, query: Query) -> Eventual[Listing]:
         if query.search is not None:
             return asyncio.ensure_future(self._search(query))
-        return self._whole(self._read(self._reader.list, query))
+        return self._reader.read(self._reader.list, query)
 
     async def _search(self, query: Query) -> Listing:
         with self._translating():
             async with self._searches:
                 found = await run_in_thread(partial(find, self._identity, query))
-            return self._whole(self._reader.searched(query, *found))
-
-    def _whole(self, listing: Listing) -> Listing:
-        if listing.rest is None:
-            return listing
-        return replace(listing, rest=self._rest(listing.rest))
+        return self._reader.read(self._reader.searched, query, *found)
 
     def refused_lists(self) -> int:
         return self._reader.long_lists.refused
 
     def state(self) -> State:
-        return self._read(self._reader.state)
+        return self._reader.read(self._reader.state)
 
     def changes(self, query: ChangesQuery) -> ChangesPage:
-        return self._read(self._reader.changes, query)
-
-    async def _rest(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        with self._translating():
-            async for part in parts:
-                yield part
+        return self._reader.read(self._reader.changes, query)
 
     async def in_session(
         self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
@@ -130,7 +139,7 @@ class SqliteCollection(QueuedWrites, Collection):
             return await run_with(opened, work)
 
     async def tokens(self) -> Sequence[Token]:
-        return self._read(self._reader.tokens)
+        return self._reader.read(self._reader.tokens)
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         def mark() -> None:
@@ -149,24 +158,16 @@ class SqliteCollection(QueuedWrites, Collection):
         if self._queue.refusal:
             raise Unavailable(self._queue.refusal)
 
-    def change_token(self) -> object | None:
-        try:
-            return self._read(self._reader.change_token)
-        except Unavailable:  # the request itself meets the error, and responds with it
-            return None
-
     def _tick(self) -> None:
         self._timer = self._loop.call_later(TICK_INTERVAL, self._tick)
         try:
             self._identity.check()
-            self._reader.read_epoch()
-        except (*errors.READ_ERRORS, errors.Failure) as error:
-            # This reports a failure; any other error, the next read meets too.
-            self._translate(error)
+        except errors.Failure as failure:
+            self._on_failure(failure)
 
     async def check(self) -> None:
         self._check_writable()
-        self._read(self._reader.state)
+        self._reader.read(self._reader.state)
 
     async def figures(self) -> Mapping[str, float | None]:
         try:
@@ -174,7 +175,7 @@ class SqliteCollection(QueuedWrites, Collection):
             sizes = [file.stat().st_size for file in schema.files(self._path) if file.exists()]
         except OSError as error:  # a file has just been deleted
             raise Unavailable(str(error)) from None
-        backed_up = self._read(self._reader.backed_up)
+        backed_up = self._reader.read(self._reader.backed_up)
         return {
             "database_bytes": sum(sizes),
             "disk_free_bytes": disk.f_bavail * disk.f_frsize,
@@ -188,12 +189,6 @@ class SqliteCollection(QueuedWrites, Collection):
             self._writer.close()
             self._timer.cancel()
             self._connection.close()
-
-    def _read(self, read: Callable[[*Ts], T], *parameters: *Ts) -> T:
-        try:  # a context manager would cost half of what the read of a store does
-            return read(*parameters)
-        except errors.READ_ERRORS as error:
-            raise self._translate(error) from None
 
     @contextmanager
     def _translating(self, outcome: Outcome = Outcome.NONE) -> Iterator[None]:

@@ -17,6 +17,11 @@ START_TIMEOUT = 10.0
 LOCK_TIMEOUT = 0.2
 """Seconds that a read waits for a lock."""
 
+AUTOCHECKPOINT_PAGES = 4000
+"""Pages of the log after which a commit copies them into the file, so that it begins again: four
+times the default, as pages of the name index change again and again, and are copied less
+often."""
+
 
 def exclude_others(connection: apsw.Connection) -> None:
     """Make a connection the only one to its file, without a log: what is committed is in the
@@ -88,9 +93,7 @@ def _connect(path: Path, *, reader: bool, timeout: float) -> apsw.Connection:
     # After an import, the WAL file shrinks back to this. Otherwise it would keep its greatest size
     # for ever.
     connection.pragma("journal_size_limit", 64 * 2**20)
-    # Four times the default: pages of the name index change again and again, and are copied less
-    # often.
-    connection.wal_autocheckpoint(4000)
+    connection.wal_autocheckpoint(AUTOCHECKPOINT_PAGES)
     if reader:
         connection.pragma("query_only", True)
         # Otherwise SQLite, if built with STAT4, plans a statement again for each value that it

@@ -3,16 +3,17 @@
 A read of one store or of one page takes less than half a millisecond, so it is completed at
 once. A long list is read page by page, each page as of the first one's version, so that no slow
 client keeps a transaction open, which would keep the write-ahead log growing. The past is read
-in the same way. Encoded pages of the list of all stores are cached until the next change.
+in the same way.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from typing import Any
 
 import apsw
+import msgspec
 from msgspec.structs import replace
 
 from storekeeper.domain import search
@@ -39,6 +40,7 @@ from storekeeper.storage.sql import (
 )
 from storekeeper.storage.sqlite import connections
 from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.read_transaction import ReadTransaction
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 from storekeeper.storage.sqlite.statements import STATE, as_json, decode_integers
 
@@ -51,15 +53,8 @@ PAST_PAGE_SIZE = 500
 MAX_PAGE_BYTES = 2 * 2**20
 """Bytes of addresses in one page: about 5 ms of the event loop. One store may have more."""
 
-MAX_CACHED_BYTES = 8 * 2**20
-"""Bytes of all cached pages: those of some 100,000 stores."""
-
-MAX_EPOCH_AGE = 1.0
-"""Seconds for which an epoch that was read is used: `epoch --new` returns after that."""
-
-# It continues while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does
-# so too.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+MAX_ROWS = 100
+"""Stores of one name that Python encodes; the database encodes more of them, page by page."""
 
 # The database encodes the stores, 4 times as fast as Python would encode rows. The cast returns
 # bytes, not str.
@@ -84,10 +79,11 @@ _LATEST = f"""WITH RECURSIVE search (low, high) AS (
     UNION ALL SELECT iif(at <= ?2, seq, low), iif(at <= ?2, high, seq - 1)
       FROM search CROSS JOIN {CHANGES_TABLE} ON seq = (low + high + 1) / 2 WHERE low < high)
   SELECT max(low) FROM search"""
+_NAMED = f"""SELECT id, {FIELDS} FROM stores
+  WHERE name = ? AND id > ? ORDER BY id LIMIT ?"""
 # The ids as one value: row by row they would take three times as long, all of it on the event loop.
-# They and the version are of one moment, because one statement selects both.
-_NAMED = f"""SELECT *, (SELECT CAST(json_group_array(id) AS BLOB) FROM
-  (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)) FROM ({STATE})"""
+_IDS_NAMED = """SELECT CAST(json_group_array(id) AS BLOB) FROM
+  (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
 _FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search_statement('instr')})"
 
 _STEPS = 100_000
@@ -95,40 +91,36 @@ _STEPS = 100_000
 interpreter's lock."""
 
 
-class Reader:
-    """Carries out reads on one connection of `connections.connect`; raises apsw's errors."""
+_encode = msgspec.json.Encoder().encode
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._execute = connection.execute
+
+class _Row(msgspec.Struct, gc=False):
+    """A store in a list by name."""
+
+    id: int
+    name: str
+    address: str | None
+
+
+class Reader(ReadTransaction):
+    """Carries out reads on one connection of `connections.connect`; call each by `read`."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        translate: Callable[[Exception], Exception] = lambda error: error,
+    ) -> None:
+        super().__init__(connection, translate)
         self.long_lists = LongLists()
-        self._pages: dict[int, bytes] = {}  # by number
-        # With the time of the latest change: after a restore another change may have its number.
-        self._pages_of = State(0, 0, ""), 0
-        self.read_epoch()
-
-    def read_epoch(self) -> str:
-        """Read the epoch; return it."""
-        self._epoch_read = time.clock_gettime(_CLOCK)
-        self._epoch = str(self._execute("SELECT epoch FROM collection").get)
-        return self._epoch
-
-    def epoch(self) -> str:
-        """Return the epoch, which is read again if this process stood still since it was read."""
-        is_old = time.clock_gettime(_CLOCK) - self._epoch_read > MAX_EPOCH_AGE
-        return self.read_epoch() if is_old else self._epoch
-
-    def change_token(self) -> object:
-        """Return what `Collection.change_token` does; a commit by any other connection changes
-        the first part."""
-        return self._execute("PRAGMA data_version").get, self.epoch()
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
+        _, _, epoch, _ = self.numbers()
         found = self._execute(_GET, (id,)).get if id <= MAX_INTEGER else None
         if found is None:
             return None
         name, address, version = found
-        return Store(id, name, address, version, self.epoch())
+        return Store(id, name, address, version, epoch)
 
     def get_at(self, id: int, at: Moment) -> Store | None:
         """Return the store as it was at a moment, None if there was none. Raises EpochEnded,
@@ -141,7 +133,7 @@ class Reader:
 
     def state(self) -> State:
         """Return the numbers of the collection."""
-        return State(*self._execute(STATE).get[:3])
+        return State(*self.numbers()[:3])
 
     def changes(self, query: ChangesQuery) -> ChangesPage:
         """Return a page of changes. Raises EpochEnded."""
@@ -160,14 +152,7 @@ class Reader:
         """Return the stores that the query asks for. Raises EpochEnded, InvalidInput."""
         if query.name is not None:
             return self._named(query.name, min(query.after, MAX_INTEGER), query.limit)
-        if query.at is not None:
-            state = self._state_at(query.at)
-        else:
-            *numbers, at = self._execute(STATE).get
-            state = State(*numbers)
-            if (state, at) != self._pages_of:
-                self._pages.clear()
-                self._pages_of = state, at
+        state = self.state() if query.at is None else self._state_at(query.at)
         ids, last = query.ids(state.total)
         return self._listing(ids, state, last, state.total)
 
@@ -179,17 +164,21 @@ class Reader:
         return replace(listing, first=b",".join(filter(None, parts)))
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
-        *numbers, _, found = self._execute(
-            _NAMED, (name, after, -1 if limit is None else limit + 1)
-        ).get
-        ids = decode_integers(found)
+        state = self.state()
+        most = MAX_ROWS if limit is None else min(limit, MAX_ROWS)
+        rows = _rows_of(self._execute(_NAMED, (name, after, most + 1)))
+        if rows is not None and (len(rows) <= most or most == limit):
+            last = rows[most - 1].id if len(rows) > most else None
+            return Listing(state.version, state.epoch, _encode(rows[:most])[1:-1], None, last)
+        wanted = -1 if limit is None else limit + 1
+        ids = decode_integers(self._execute(_IDS_NAMED, (name, after, wanted)).get)
         last = ids[limit - 1] if limit is not None and len(ids) > limit else None
-        return self._listing(ids[:limit], State(*numbers), last)
+        return self._listing(ids[:limit], state, last)
 
     def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
-        _, version, epoch, at = self._execute(STATE).get
-        check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
+        _, version, epoch, changed = self.numbers()
+        check_moment(moment, version, epoch, max(changed, self.now))
         seq = moment.seq or 0
         if moment.time is not None:
             seq = self._execute(_LATEST, (version, max(moment.time, -MAX_INTEGER))).get
@@ -212,31 +201,21 @@ class Reader:
         while begin < len(ids):
             # A fast client must not keep the others waiting until its list ends.
             await asyncio.sleep(0)
-            _, version, epoch = self.state()
-            check_history(state, version, epoch)
-            # One id more shows `_page` that more follow.
-            page, count = self._page(ids[begin : begin + PAGE_SIZE + 1], state)
+            page, count = self.read(self._later_page, ids[begin : begin + PAGE_SIZE], state)
             yield b"," + page
             begin += count
+
+    def _later_page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
+        """Return what `_page` does, in a transaction that began after that of `state`."""
+        _, version, epoch = self.state()
+        check_history(state, version, epoch)
+        return self._page(ids, state)
 
     def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
         """Return the first of these stores as they were in `state`, as JSON, and how many they
         are."""
-        if not isinstance(ids, range):
-            page, newest, count = self._sized(_PICKED, ids[:PAGE_SIZE])
-        else:
-            number, offset = divmod(ids[0] - 1, PAGE_SIZE)
-            # In a long list each page ends at a multiple of PAGE_SIZE, so that all lists share
-            # their pages.
-            ids = ids[: PAGE_SIZE - offset if len(ids) > PAGE_SIZE else PAGE_SIZE]
-            # Cache only whole pages: which parts of pages are read depends on what clients ask for.
-            is_whole = not offset and (len(ids) == PAGE_SIZE or ids[-1] == state.total)
-            cacheable = is_whole and state == self._pages_of[0]
-            if cacheable and (cached := self._pages.get(number)):
-                return cached, len(ids)
-            page, newest, count = self._sized(_RANGE, ids)
-            if cacheable and newest <= state.version and count == len(ids):
-                self._cache(number, page)
+        ids = ids[:PAGE_SIZE]
+        page, newest, count = self._sized(_RANGE if isinstance(ids, range) else _PICKED, ids)
         if newest > state.version:
             page, _, count = self._sized(_AS_OF, ids[:PAST_PAGE_SIZE], state.version)
         return page, count
@@ -255,9 +234,18 @@ class Reader:
         page, newest = self._execute(_PAGE[stores], values).get
         return page, newest, len(ids)
 
-    def _cache(self, number: int, page: bytes) -> None:
-        if sum(map(len, self._pages.values()), len(page)) <= MAX_CACHED_BYTES:
-            self._pages[number] = page
+
+def _rows_of(found: apsw.Cursor) -> list[_Row] | None:
+    """Return the stores that a statement finds, None if their addresses are too long for a page."""
+    rows = list[_Row]()
+    size = 0
+    for values in found:
+        rows.append(_Row(*values))
+        size += len(rows[-1].address or "")
+        if size > MAX_PAGE_BYTES:
+            found.close()
+            return None
+    return rows
 
 
 def find(identity: FileIdentity, query: Query) -> tuple[State, Sequence[int]]:
