@@ -13,7 +13,7 @@ FAILED = "The database failed"
 NO_RESPONSE = "The database does not respond"
 NO_STANDBY = "The standby does not respond"
 CLOSED = "The service is shutting down"
-MOVED = "The list was moved to another database"
+MOVED = "The list was moved to another database, or upgraded by a later version"
 MOVED_PROBLEM = (
     "its list was moved to another database (storekeeper copy --move): name that one, or make this"
     " a list of its own again (storekeeper epoch --new)"
