@@ -3,7 +3,7 @@
     python mirror.py http://127.0.0.1:8080 ours.db [--follow]
 
 You can stop it at any time; the next run continues where it stopped. The variable
-STOREKEEPER_TOKEN holds the token, if the service needs one. It needs `storekeeper[client]`.
+STOREKEEPER_TOKEN holds the token, if the service needs one. It needs the extra `client`.
 """
 
 import argparse

@@ -88,6 +88,13 @@ async def test_the_history_names_whom_a_trusted_proxy_names(
             )
             assert (await ask(service, kind, data)).status == 200
             assert (await last_change(service, reader))["user"] == method
+        sheet = request(
+            "POST", "/api/imports?match=id", b"id,name\n1,By a sheet\n", f"{HEADER}: clerk"
+        )
+        sheet = sheet.replace(b"application/json", b"text/csv")
+        assert (await ask(service, kind, sheet)).json["replaced"] == 1
+        change = await last_change(service, reader)
+        assert (change["store"]["name"], change["user"]) == ("By a sheet", "clerk")
         # A read ignores a bad name; without a name it is not shown who wrote.
         page = await ask(service, kind, request("GET", "/api/stores", None, f"{HEADER}: "))
         assert page.status == 200

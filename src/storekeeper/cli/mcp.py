@@ -27,7 +27,7 @@ def mcp(
     also edit and create, if the token may write.
     """
     if find_spec("mcp") is None:
-        raise CannotStart("this command needs an extra: pip install 'storekeeper[mcp]'")
+        raise CannotStart("this command needs the MCP SDK: install Storekeeper with its extra mcp")
     from storekeeper.assistant.server import make_server
     from storekeeper.client import AsyncClient
 

@@ -25,7 +25,7 @@ SERVICE: TypeAlias = Annotated[str, typer.Option(help="Address of the service.")
 def client_of(service: str, token: Path | None) -> "Client":
     """Return a client of a service; raise CannotStart if the extra for it is not installed."""
     if find_spec("httpx") is None:
-        raise CannotStart("this command needs an extra: pip install 'storekeeper[client]'")
+        raise CannotStart("this command needs httpx: install Storekeeper with its extra client")
     from storekeeper.client import Client
 
     check_address(service)

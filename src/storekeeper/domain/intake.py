@@ -54,7 +54,8 @@ class Import(msgspec.Struct, frozen=True):
     `idempotency_key` has the key and a hash of the request; in a `SheetRow`, `key` is what the row
     is matched by. With `adopt`, a row whose key no store has gets the one store that is like it;
     with `attach`, stores that are matched by id get the keys of that column (decision 62). `file`
-    is the name of the file, and `user` who sends it, if it is known.
+    is the name of the file, and `user` who sends it, if it is known; `proxy_user` is the same if a
+    trusted proxy named the user, whom each change then has (decision 58).
     """
 
     match: str | None = None
@@ -76,6 +77,7 @@ class Import(msgspec.Struct, frozen=True):
     decisions: tuple[Resolution, ...] = ()
     file: str | None = None
     user: str | None = None
+    proxy_user: str | None = None
 
     @property
     def key_column(self) -> str | None:

@@ -23,6 +23,7 @@ class Undo(msgspec.Struct, frozen=True):
     idempotency_key: Key | None = None
     token_number: int = 0
     user: str | None = None
+    proxy_user: str | None = None
 
 
 class Field(IntEnum):

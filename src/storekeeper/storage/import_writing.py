@@ -109,7 +109,7 @@ def write(session: Writer, plan: Plan, now: int) -> None:
     if report.replaced:
         expect(report.replaced, session.write(_REPLACE.format(new_name=name)))
     if plan.changes:
-        values = (max(before.at, now), options.token_number, None)
+        values = (max(before.at, now), options.token_number, options.proxy_user)
         add_changes(session, _ADD_CHANGES, values, plan.changes)
         report.first = str(Cursor(before.version + 1, before.epoch))
         report.last = report.version

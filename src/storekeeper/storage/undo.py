@@ -217,7 +217,7 @@ def _write(session: Session, plan: UndoPlan, file: str | None, now: int) -> None
     report.version = str(Cursor(version, before.epoch))
     if report.undone:
         expect(report.undone, session.write(_REPLACE))
-        values = (max(before.at, now), options.token_number, None, before.total)
+        values = (max(before.at, now), options.token_number, options.proxy_user, before.total)
         add_changes(session, _ADD_CHANGES, values, report.undone)
         # In this order: the first keeps what the others change.
         for statement in (_ADD_KEY_CHANGES, _RETURN_MEMORY, _DETACH, _ATTACH):

@@ -152,7 +152,12 @@ class Imports:
         request.upload = None
         if wants_look(request.target.partition(b"?")[2]):
             return Deferred(asyncio.ensure_future(self._look(spool, layout_of(options))))
-        options = replace(options, token_number=request.token_number)
+        options = replace(
+            options,
+            token_number=request.token_number,
+            user=request.user,
+            proxy_user=request.user,
+        )
         opened = partial(_open, spool, options, preconditions, request.key, boundary)
         return Deferred(asyncio.ensure_future(self._import(spool, opened)))
 

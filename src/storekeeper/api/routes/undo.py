@@ -42,6 +42,8 @@ class Undos:
             if_match=preconditions.if_match,
             idempotency_key=preconditions.key(request.key, request.token_number, content),
             token_number=request.token_number,
+            user=request.user,
+            proxy_user=request.user,
         )
         return Deferred(asyncio.ensure_future(self._undo(options)))
 
