@@ -7,6 +7,7 @@ import { Preview } from "./preview.js";
 import { fileControls, meaningControls, Reading } from "./reading.js";
 import { unseen } from "./recent.js";
 import { go } from "./route.js";
+import { undoImport } from "./undo.js";
 import { number, words } from "./words.js";
 
 const TIMEOUT = 130_000;
@@ -241,8 +242,7 @@ export class Importing {
   async undo({ from, to }) {
     const isLatest = this.begun();
     this.busy(words.import.undoing);
-    const { status, data } = await request(`imports/undo?${new URLSearchParams({ from, to })}`, {
-      method: "POST", headers: { "Idempotency-Key": newKey() }, timeout: TIMEOUT });
+    const { status, data } = await undoImport(from, to);
     if (!isLatest()) return;
     if (status !== 200) return this.done(words.notices.failed, data.message, { from, to });
     this.done(words.import.undone(data.undone), data.kept ? words.import.stays(data) : "", data);

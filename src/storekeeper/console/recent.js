@@ -6,7 +6,7 @@ import { clockTime, day, difference, fold, who } from "./format.js";
 import { keepHere, recall } from "./keep.js";
 import { me } from "./me.js";
 import { own } from "./outbox.js";
-import { undoChange } from "./undo.js";
+import { undoChange, undoGroup } from "./undo.js";
 import { number, words } from "./words.js";
 
 const PAGE = 100;
@@ -173,6 +173,9 @@ export class Recent {
   bundle(group) {
     const size = this.sizes.get(group[0].at) ?? group.length;
     const created = group.filter((change) => !change.previous).length;
+    const [last, epoch] = [group[0].seq, epochOf(feed.cursor)];
+    const undo = () => undoGroup(`${last - size + 1}.${epoch}`, `${last}.${epoch}`);
+    const canUndo = me.scope === "write" && created < size && !this.filter.value.trim();
     const counts = size === group.length ? words.recent.counts(created, size - created) : words.recent.atOnce(size);
     return h("li", { class: "entry" },
       clockTime(group[0].at),
@@ -183,6 +186,7 @@ export class Recent {
           h("li", {}, h("a", { href: `?store=${store.id}`, dir: "auto", translate: "no" }, store.name), " ",
             h("span", { class: "id" }, words.store.number(store.id)), previous ? difference(previous, store) : null)),
           size > LISTED ? h("li", { class: "label" }, words.recent.others(size - LISTED)) : null)),
+      canUndo ? button(words.undo.undo, undo, { class: "quiet small", "aria-label": `${words.undo.undo}: ${counts}` }) : null,
     );
   }
 }

@@ -1,6 +1,6 @@
 // Taking changes back: a save for ten seconds, and each change of the page Changes.
 
-import { request } from "./api.js";
+import { newKey, request } from "./api.js";
 import { button, h } from "./dom.js";
 import { recall } from "./keep.js";
 import { hush, notify } from "./notice.js";
@@ -9,6 +9,7 @@ import { payload } from "./rules.js";
 import { words } from "./words.js";
 
 const DURATION = 10_000;
+const IMPORT_TIMEOUT = 130_000;
 const FIELDS = ["name", "address"];
 
 const show = (id) => h("a", { class: "button small", href: `?store=${id}` }, words.notices.open);
@@ -32,6 +33,19 @@ export async function undoChange({ store, previous }) {
   if (!still.length) return notify(words.undo.changedSince(store.id), show(store.id));
   const before = { ...data, ...Object.fromEntries(still.map((field) => [field, previous[field]])) };
   takeBack(store, before, data, tag);
+}
+
+/** Undo an import by the cursors of its first and its last change; return the response. */
+export const undoImport = (from, to) =>
+  request(`imports/undo?${new URLSearchParams({ from, to })}`, {
+    method: "POST", headers: { "Idempotency-Key": newKey() }, timeout: IMPORT_TIMEOUT });
+
+/** Undo an import of the page Changes. */
+export async function undoGroup(from, to) {
+  const { status, data } = await undoImport(from, to);
+  if (status !== 200) return notify(data.message);
+  const stays = data.kept ? ` ${words.import.stays(data)}` : "";
+  notify(`${words.import.undone(data.undone)}.${stays}`);
 }
 
 /** Write what a store was before; what is typed and not saved yet is never touched. */
