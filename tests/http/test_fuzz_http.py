@@ -133,7 +133,10 @@ def test_a_broken_build_is_found(broken: str, monkeypatch: pytest.MonkeyPatch) -
     *change, found = BROKEN[broken]
     monkeypatch.setattr(*change)
     monkeypatch.setattr(fuzz_http, "MAX_TICKS", 500)
-    cases = Cases(requests_to_damage(), SEED)
+    requests = requests_to_damage()
+    if broken == "ignores If-Match":  # only a few of all requests could show that
+        requests = [each for each in requests if b"If-Match" in each]
+    cases = Cases(requests, SEED)
     with pytest.raises((Found, AssertionError), match=found):
         uvloop.run(fuzz_inside(cases, count(), ENOUGH, Counter()))
     KEPT.clear()
