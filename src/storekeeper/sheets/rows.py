@@ -256,7 +256,7 @@ class SheetRows:
 
 def _id(text: str, wrong: list[Wrong]) -> str | None:
     """Return the id that a text is, None for a blank one or what is not one."""
-    whole = _WHOLE.sub(r"\1", text)
+    whole = _WHOLE.sub(r"\1", text) if "." in text else text
     if whole.isascii() and whole.isdigit() and len(whole) < 20 and int(whole) <= MAX_INTEGER:
         return str(int(whole))
     if text:

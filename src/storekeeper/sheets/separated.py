@@ -4,6 +4,7 @@ a quotation mark that encloses no cell means itself."""
 import csv
 import re
 from collections.abc import Iterator
+from typing import cast
 
 from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.cells import BrokenRow
@@ -12,6 +13,7 @@ from storekeeper.sheets.delimiters import declared
 MAX_CELL_LENGTH = 2**20
 
 _MARK = '"'
+_BLANK = " \t\u00a0"
 _MARKS = re.compile('"+')
 
 
@@ -26,7 +28,7 @@ def records(lines: Iterator[str], delimiter: str) -> Iterator[Record]:
         cells = _cells(line, delimiter, numbered)
         if len(line) > MAX_CELL_LENGTH and max(map(len, map(str, cells))) > MAX_CELL_LENGTH:
             raise BadFile(f"line {number}: field larger than field limit ({MAX_CELL_LENGTH})")
-        if any(map(str.strip, map(str, cells))):
+        if (line[0] not in _BLANK and cells[0]) or any(str(cell).strip() for cell in cells):
             yield number, cells
 
 
@@ -52,10 +54,10 @@ class _Lines:
 def _cells(line: str, delimiter: str, lines: _Lines) -> list[object]:
     """Return the cells of a row, which may continue in the next lines within quotation marks."""
     if _MARK not in line:
-        return [*line.rstrip("\r\n").split(delimiter)]
+        return cast("list[object]", line.rstrip("\r\n").split(delimiter))
     try:
         reader = csv.reader([line], delimiter=delimiter, strict=True, skipinitialspace=True)
-        return [*next(reader, [])]
+        return cast("list[object]", next(reader, []))
     except csv.Error:
         return _careful(line, delimiter, lines)
 

@@ -15,7 +15,7 @@ from typing import IO
 from xml.parsers import expat
 
 from storekeeper.sheets import BadFile, Record
-from storekeeper.sheets.formats import BUILT_IN, GENERAL, Show, shower
+from storekeeper.sheets.formats import BUILT_IN, GENERAL, Show, general, shower
 from storekeeper.sheets.xlsx_elements import SheetReader, TextReader, local_name
 
 _PART_BYTES = 64 * 1024
@@ -189,4 +189,5 @@ def _refuse_doctype(*_: object) -> None:
 
 @lru_cache(1000)
 def _shower(code: str, is_1904: bool) -> Show:
-    return lru_cache(1000)(shower(code, is_1904=is_1904))
+    show = shower(code, is_1904=is_1904)
+    return show if show is general else lru_cache(1000)(show)

@@ -110,8 +110,9 @@ class SheetReader:
         if local in ("v", "t"):
             self._is_value = False
         elif local == "c":
-            cell = self._cell("".join(self._parts))
-            if cell != "" or type(cell) is not str:
+            parts = self._parts
+            cell = self._cell(parts[0] if len(parts) == 1 else "".join(parts))
+            if cell or type(cell) is not str:
                 missing = self._column - 1 - len(self._cells)
                 if missing:
                     self._cells += [""] * missing
@@ -135,11 +136,10 @@ class SheetReader:
             return "FALSE" if value.strip() == "0" else "TRUE"
         if kind == "d":
             return value.removesuffix("T00:00:00")
-        number = float(value)
-        if not isfinite(number):
-            return value
         style = int(self._style) if self._style else 0
-        return self._shows[style](number) if style < len(self._shows) else general(number)
+        show = self._shows[style] if style < len(self._shows) else general
+        number = float(value)
+        return show(number) if isfinite(number) else value
 
 
 @lru_cache(1000)
