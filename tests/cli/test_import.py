@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import signal
 import sys
 import termios
@@ -19,6 +20,7 @@ from storekeeper.cli import import_review
 from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.stores import Payload
 from storekeeper.sheets.reading import Reading
+from tests import ROOT
 from tests.harness.client import until
 from tests.harness.command import Done, run_on_terminal
 from tests.harness.databases import Sqlite
@@ -562,3 +564,20 @@ def test_a_file_whose_columns_are_not_found_below_its_titles_is_refused_with_the
         [line] = refused(command("import", database, "-", stdin="\n".join(lines).encode()))
         assert "say which columns are name and address; " in line
         assert "Stores" in line
+
+
+def test_a_look_prints_the_line_that_imports_the_file(database: Sqlite) -> None:
+    file = ROOT / "tests" / "sheets" / "files" / "10c-german-title.csv"
+    look = command("import", database, str(file), "--look").stderr.decode()
+    assert look.startswith(
+        "csv, 20 rows, encoding cp1252, semicolon between cells, header in row 3"
+    )
+    assert "\nperhaps cp1252: 0001;Bäckerei Größe 0;" in look
+    assert not database.path.exists()
+    [line] = refused(command("import", database, str(file)))
+    for said in (look, line):
+        assert "--encoding cp1252" in said
+        assert '--map name=Filialname --map address="{Straße}, {PLZ} {Ort}"' in said
+    options = shlex.split(look.rpartition("import with: ")[2])
+    assert command("import", database, str(file), *options).returncode == 0
+    assert content(database)[0] == ("Bäckerei Größe 0", "Königsallee 0, 01067 Düsseldorf")

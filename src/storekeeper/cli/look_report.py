@@ -15,11 +15,11 @@ def tell_look(look: Look) -> None:
     """Say what a file is, what an import would make of it, and the options that say so."""
     print_line(f"{look.kind}, {counted(look.rows, 'row')}{_layout(look)}")
     for each in look.encodings[:_MAX_ENCODINGS]:
-        print_line(f"  perhaps {each.encoding}: {shown(each.example, 2 * MAX_BRIEF_LENGTH)}")
+        print_line(f"perhaps {each.encoding}: {shown(each.example, 2 * MAX_BRIEF_LENGTH)}")
     for name in (each.name for each in look.sheets if each.name != look.sheet):
-        print_line(f"  another sheet: {name}")
+        print_line(f"another sheet: {name}")
     for column in look.columns[:_MAX_COLUMNS]:
-        print_line(f"  {_described(column)}")
+        print_line(_described(column))
     for part, choice in (("name", look.name), ("address", look.address), ("match", look.match)):
         print_line(f"{part}: {_chosen(choice)}")
     if look.unused:

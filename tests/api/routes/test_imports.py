@@ -12,6 +12,8 @@ from socket import socket
 import pytest
 import xlsxwriter  # type: ignore[import-untyped]  # it has no types
 
+from storekeeper.sheets.look import as_query
+from tests import ROOT
 from tests.harness.cases import case
 from tests.harness.databases import Database
 from tests.harness.in_process import (
@@ -240,6 +242,44 @@ async def test_a_look_says_what_a_file_is_and_sent_back_it_is_the_import(tmp_pat
         assert changes.json == {"id": 1, "name": "Café Größe", "address": "Weg 1, Köln"}
         known = (await send(service, f"look&{line}", text.encode("cp1252"))).json
         assert (known["match"]["value"], known["unsaid"]) == ("Nr.", [])
+
+
+FILES = ROOT / "tests" / "sheets" / "files"
+SHEETS = {
+    "02-snap-historical.csv": "Record ID",
+    "06-titles.xls": "No.",
+    "07-formulas.xlsx": "Store No",
+    "09b-active-second.xlsx": "name",
+    "10b-german-sep.csv": "Filiale Nr.",
+    "11-unicode.txt": "name",
+    "14-dupes.csv": "Store No",
+    "23-no-header.csv": "name",
+    "30-own-id-sorted.csv": "key:ID",
+}
+LOCKED = {
+    "21-html.xls": "This is a web page",
+    "22-list.pdf": "This is a PDF",
+    "27b-encrypted.xlsx": "This workbook has a password",
+}
+
+
+async def test_what_a_look_proposes_for_real_sheets_is_an_import(tmp_path: Path) -> None:
+    async with inside(tmp_path) as service:
+        for name, match in SHEETS.items():
+            with case(name):
+                data = (FILES / name).read_bytes()
+                look = (await send(service, "look", data)).json
+                assert look["match"]["value"] == match
+                query = as_query(look["parameters"])
+                done = await send(service, f"dry-run&skip-bad&{query}", data)
+                assert done.status == 200, done.body
+                assert done.json["created"] >= look["rows"] - 4
+                refused = await send(service, "dry-run&skip-bad", data)
+                assert (refused.status, refused.json["message"].count(": try ")) == (400, 1)
+        for name, sentence in LOCKED.items():
+            refused = await send(service, "look", (FILES / name).read_bytes())
+            assert (refused.status, refused.json["message"][: len(sentence)]) == (400, sentence)
+        assert await names(service) == []
 
 
 async def test_an_import_depends_on_the_tag_and_is_carried_out_once_with_its_key(
