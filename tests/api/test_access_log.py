@@ -10,7 +10,7 @@ import pytest
 
 from storekeeper.log import events
 from tests.harness.client import locked
-from tests.harness.in_process import Inside, exchange, inside, tick
+from tests.harness.in_process import Inside, exchange, inside, receive, tick
 from tests.harness.tokens import add_token
 from tests.harness.wire import create, request
 
@@ -70,7 +70,7 @@ async def test_only_what_is_asked_for_is_logged(
         await respond(service, create("First"), request("GET", "/nowhere"), b"no HTTP\r\n\r\n")
         with locked(tmp_path):
             connection, _ = service.connect()
-            connection.data_received(create("Left"))
+            receive(connection, create("Left"))
             connection.transport.abort()
             await tick()
     assert [each["status"] for each in responses(lines)] == statuses

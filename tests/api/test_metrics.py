@@ -32,6 +32,7 @@ from tests.harness.in_process import (
     Inside,
     inside,
     last_response,
+    receive,
     settled,
     some_stores,
     tick,
@@ -49,7 +50,7 @@ async def respond(service: Inside, *data: bytes) -> None:
     """Send requests, one after another, each on a connection of its own."""
     for each in data:
         connection, _ = service.connect()
-        connection.data_received(each)
+        receive(connection, each)
         await settled(connection)
         connection.transport.close()
         await tick()
@@ -57,7 +58,7 @@ async def respond(service: Inside, *data: bytes) -> None:
 
 async def shown(service: Inside) -> Mapping[Series, float]:
     connection, line = service.connect()
-    connection.data_received(request("GET", "/metrics"))
+    receive(connection, request("GET", "/metrics"))
     await settled(connection)
     assert last_response(line).status == 200
     connection.transport.close()
@@ -132,7 +133,7 @@ async def test_a_client_that_leaves_before_its_response_is_counted_without_a_sta
     async with inside(tmp_path) as service:
         with locked(tmp_path):
             connection, _ = service.connect()
-            connection.data_received(create("Left"))
+            receive(connection, create("Left"))
             connection.transport.abort()
             await tick()
             assert responses(await shown(service)) == {("/api/stores", "POST", "0"): 1}
@@ -312,7 +313,7 @@ async def test_writes_that_wait_are_in_the_queue(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
         with locked(tmp_path):
             for number in range(3):
-                service.connect()[0].data_received(create(str(number)))
+                receive(service.connect()[0], create(str(number)))
             found = await shown(service)
         assert found[series("write_queue")] == 3
         assert found[series("connections")] == 4
@@ -340,8 +341,8 @@ async def test_what_a_limit_refuses_is_counted_by_the_limit(
             for _ in range(2):  # the second one makes the first one leave
                 connection, line = service.connect()
                 line.stuck = True
-                connection.data_received(request("GET", "/api/stores/1", None, "Connection: close"))
-                connection.data_received(request("GET", "/api/stores/1"))
+                receive(connection, request("GET", "/api/stores/1", None, "Connection: close"))
+                receive(connection, request("GET", "/api/stores/1"))
                 await settled(connection)
         feed = runtime.application._planners["changes"].__self__  # type: ignore[attr-defined]  # a method of Feed
         monkeypatch.setattr(feed, "_max_listeners", 0)
@@ -369,7 +370,7 @@ async def test_without_metrics_the_route_is_no_route(tmp_path: Path) -> None:
     async with inside(tmp_path, metrics=False) as service:
         for method in ("GET", "POST", "OPTIONS"):
             connection, line = service.connect()
-            connection.data_received(request(method, "/metrics"))
+            receive(connection, request(method, "/metrics"))
             await settled(connection)
             assert_error(last_response(line), 404, "Not Found")
 
@@ -419,7 +420,7 @@ async def test_many_scrapes_at_once_take_one_thread_and_the_next_text(
                 await until(lambda: running)
                 await respond(service, create("Meanwhile"))
             connection, line = service.connect()
-            connection.data_received(request("GET", "/metrics"))
+            receive(connection, request("GET", "/metrics"))
             lines.append((connection, line))
         await until(lambda: all(connection.exchange is None for connection, _ in lines))
     assert len(texts) == 2
@@ -459,7 +460,7 @@ async def test_a_bug_behind_it_is_no_silence(
     async with inside(tmp_path) as service:
         monkeypatch.setattr(service.collection, "state", lambda: 1)
         connection, line = service.connect()
-        connection.data_received(request("GET", "/metrics"))
+        receive(connection, request("GET", "/metrics"))
         await settled(connection)
         assert_error(last_response(line), 500, "An internal server error occurred")
 
