@@ -50,7 +50,7 @@ class Made(NamedTuple):
 
 
 class Model:
-    """What the list has to be. It decides each field alone."""
+    """What the list must be. It decides each field by itself."""
 
     def __init__(self, stores: dict[int, Content]) -> None:
         self.now, self.memory = dict(stores), dict(stores)

@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
     # What is read, and when.
 
     def handle(self) -> None:
-        """Read requests, and respond, until one has to wait; this is the one place that does."""
+        """Read requests, and respond, until one must wait; this is the one place that does."""
         if self.transport.is_closing():
             return
         try:
