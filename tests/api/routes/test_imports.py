@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from tests.harness.tokens import add_token
 from tests.harness.wire import chunked, request
 
 CSV = "Content-Type: text/csv"
+MIXED = "Content-Type: multipart/mixed; boundary=b"
 XLSX = "Content-Type: application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
@@ -426,3 +428,42 @@ async def test_a_body_for_which_there_is_no_space_is_refused(tmp_path: Path) -> 
                     receive(connection, b"x" * 16_000)
             assert line.sent.startswith(b"HTTP/1.1 503 ")
             assert b"No space left on device" in line.sent
+
+
+async def test_decisions_come_with_the_file_and_hold_for_the_version_that_was_seen(
+    tmp_path: Path,
+) -> None:
+    def both(decisions: str, sheet: str) -> bytes:
+        parts = [("application/json", decisions), ("text/csv", sheet)]
+        text = "".join(f"--b\r\nContent-Type: {kind}\r\n\r\n{part}\r\n" for kind, part in parts)
+        return f"{text}--b--\r\n".encode()
+
+    async with inside(tmp_path) as service:
+        await send(service, "match=Key", "Key,name,address\n7,Alpha,1 Road\n")
+        await send(service, "match=id", "id,name\n1,By Anna\n")
+        sheet = "Key,name,address\n7,By source,1 Road\n"
+        refused = await send(service, "match=Key", sheet)
+        assert refused.status == 422
+        [problem] = refused.json["problems"]
+        conflict = problem["conflict"]
+        assert conflict["fields"] == ["name"]
+        assert conflict["base"] == {"name": "Alpha", "address": "1 Road"}
+        assert "by" not in conflict
+        decision = {"line": 2, "seen": conflict["seen"], "name": "Both"}
+        old = {**decision, "seen": f"1.{conflict['seen'].partition('.')[2]}"}
+        assert (
+            await send(service, "match=Key", both(json.dumps([old]), sheet), kind=MIXED)
+        ).status == 422
+        done = await send(service, "match=Key", both(json.dumps([decision]), sheet), kind=MIXED)
+        assert (done.status, done.json["replaced"]) == (200, 1)
+        assert await names(service) == ["Both"]
+        undo = f"/api/imports/undo?from={done.json['from']}&to={done.json['to']}"
+        undone = await exchange(service, request("POST", undo))
+        assert (undone.status, undone.json["undone"]) == (200, 1)
+        for bad in (b"", b"--b\r\n\r\n[]\r\n--b--\r\n", both("{}", sheet), both("[]", sheet)[:-8]):
+            assert (await send(service, "match=Key", bad, kind=MIXED)).status == 400
+        assert (await exchange(service, request("POST", "/api/imports/undo?from=1"))).status == 400
+        [name] = [
+            store["name"] for store in (await exchange(service, request("GET", "/api/stores"))).json
+        ]
+        assert name == "By Anna"

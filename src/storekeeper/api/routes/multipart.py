@@ -2,6 +2,7 @@
 (decision 63)."""
 
 import mmap
+import os
 from email.message import Message
 from email.parser import BytesHeaderParser
 from typing import NamedTuple
@@ -36,6 +37,8 @@ def take_decisions(spool: Spool, boundary: str) -> tuple[tuple[Resolution, ...],
     """Return the decisions in a body, and the headers of its file; leave only that in the spool.
     Raises InvalidInput."""
     spool.flush()
+    if not os.fstat(spool.fileno()).st_size:
+        raise _invalid("The body is empty")
     with mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) as body:
         first, second = _two_parts(body, boundary)
         if first.end - first.start > MAX_DECISIONS_BYTES:
