@@ -74,9 +74,9 @@ def test_a_goal_is_a_ratio_to_the_second_system() -> None:
     _, _, *rows = report.goal_lines(
         results("random-id", storekeeper=10.0, fastify_sqlite=20.0, fastify=1.0)
     )
-    assert [cells(row) for row in rows] == [["≥ 1.8", "2.00 ✓", "2.00 to 2.00", "0.50"]]
-    _, _, *rows = report.goal_lines(results("random-id", storekeeper=10.0, fastify_sqlite=15.0))
-    assert [cells(row) for row in rows] == [["≥ 1.8", "1.50 ✗", "1.50 to 1.50", "0.67"]]
+    assert [cells(row) for row in rows] == [["≥ 1.4", "2.00 ✓", "2.00 to 2.00", "0.50"]]
+    _, _, *rows = report.goal_lines(results("random-id", storekeeper=10.0, fastify_sqlite=12.5))
+    assert [cells(row) for row in rows] == [["≥ 1.4", "1.25 ✗", "1.25 to 1.25", "0.80"]]
 
 
 def test_what_keys_cost_is_a_difference() -> None:
