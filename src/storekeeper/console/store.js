@@ -30,7 +30,7 @@ export class Store {
     this.next = button("", () => this.save(true));
     this.discards = button(words.store.discard, () => this.discard(), { class: "quiet", hidden: true });
     this.status = h("p", { class: "status", role: "status" });
-    this.mayNot = h("p", { class: "status", hidden: true });
+    this.mayNot = h("p", { class: "may-not", hidden: true });
     this.actions = h("div", { class: "actions" }, this.saves, this.next, this.discards);
     me.listeners.add(() => this.lock(Boolean(this.id && pending(this.id))));
     this.form = h("form", { novalidate: true, onsubmit: (event) => (event.preventDefault(), this.save(false)) },
