@@ -231,7 +231,7 @@ def _compared(options: Import, rows: str) -> str:
           THEN coalesce(was.address, '') END
           WHEN {Base.MEMORY:d} THEN memory_address END AS base_address
       FROM based LEFT JOIN changes AS was ON was.seq = based.base_seq),
-    named AS (
+    named AS MATERIALIZED (
       SELECT joined.*, resolved.name AS decided_name, resolved.address AS decided_address,
         {_outcome("name", "joined.name IS NOT NULL", f" OR {_UNCUT}", options)} AS name_is,
         {_outcome("address", "joined.has_address = 1", "", options)} AS address_is
