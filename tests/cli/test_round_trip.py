@@ -19,18 +19,21 @@ SHORT = [each for each in TRICKY if len(each.address or "") <= 32_767]
 """What a cell of XLSX can have."""
 
 
-def test_an_export_that_is_imported_makes_no_change(tmp_path: Path, database: Database) -> None:
+@pytest.mark.parametrize("match", ["id", "name"])
+def test_an_export_that_is_imported_makes_no_change(
+    tmp_path: Path, database: Database, match: str
+) -> None:
+    """A name with blanks at its ends is found by the id, because files have none."""
     payloads = [*SHORT, Payload("Empty", ""), Payload("Controls \x01\x1f\x7f", "_x0041_ _xFFFE_")]
+    if match == "name":
+        payloads = [each for each in payloads if each.name == each.name.strip()]
     fill_with(database, payloads)
     of = ("--database", database.url)
     for name, *more in FORMATS:
         file = str(tmp_path / name)
         assert run("export", *of, file, *more).returncode == 0
-        for match in ("id", "name"):
-            done = run("import", *of, file, "--match", match)
-            assert (
-                f"0 stores created, 0 replaced, {len(payloads)} unchanged" in done.stderr.decode()
-            ), name
+        said = run("import", *of, file, "--match", match).stderr.decode()
+        assert f"0 stores created, 0 replaced, {len(payloads)} unchanged" in said, name
     assert len(database.changes()) == len(payloads)
 
 
