@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from storekeeper.cli import import_report, imports
+from storekeeper.cli import import_report, import_review, imports
 from storekeeper.domain.stores import Payload
 from tests.harness.client import fill
 from tests.harness.command import Done, run
@@ -226,7 +226,7 @@ def test_a_file_that_is_corrected_while_the_import_asks_is_not_imported(
 ) -> None:
     """The rejected rows were taken from the lines of the new content, and others were missing."""
     source = database.path.with_name("rows.csv")
-    monkeypatch.setattr(imports, "tell", lambda _: source.write_text(content))
+    monkeypatch.setattr(import_review, "tell", lambda _: source.write_text(content))
     [line] = refused(rejects(database, folder / "new.csv"))[-1:]
     assert "was written while it was read" in line
     assert len(database.changes()) == 1
@@ -238,7 +238,9 @@ def test_rejects_go_into_a_pipe_once_after_the_import_although_others_write_mean
 ) -> None:
     """A pipe takes nothing back, and all writers would wait for its reader."""
     a_pipe(folder / "pipe")
-    monkeypatch.setattr(imports, "tell", lambda _: fill(database.path.parent, [Payload("Other")]))
+    monkeypatch.setattr(
+        import_review, "tell", lambda _: fill(database.path.parent, [Payload("Other")])
+    )
     with read(folder / "pipe") as reader:
         assert reader is not None
         seen: list[bytes] = []
