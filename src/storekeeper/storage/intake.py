@@ -178,8 +178,17 @@ def _make_plan(
     if options.attaches is not None:
         column = known_column(session, options.attaches)
     plan = Plan(options, numbers, begin_rejects(), column)
-    for table in ("decided", "in_conflict", "resolved", "like_stores", "adoptable"):
+    for table in (
+        "decided",
+        "in_conflict",
+        "resolved",
+        "trimmed_names",
+        "like_stores",
+        "adoptable",
+    ):
         session.execute(f"DELETE FROM {table}")
+    if options.match == "name":
+        session.execute(staging.FIND_TRIMMED)
     if options.decisions:
         session.fill("resolved", staging.RESOLVED_COLUMNS, staging.resolved(options, numbers))
     if options.adopt:

@@ -46,6 +46,8 @@ TABLES = (
     """resolved (line INTEGER PRIMARY KEY, seen bigint, has_name bigint, name text,
       has_address bigint,
       address text)""",
+    # The stores whose names an export changes, by the name that it has there.
+    "trimmed_names (name text, id bigint, PRIMARY KEY (name, id))",
     "like_stores (like_digest bigint, id bigint)",
     # Where rows without a store are like stores.
     """adoptable (like_digest bigint PRIMARY KEY, id bigint, last_id bigint, first_line bigint,
@@ -130,7 +132,8 @@ FIND_ADOPTABLE = """INSERT INTO adoptable
 
 # What is compared.
 
-_SAME_NAME = "FROM stores AS same WHERE same.name = staged.key"
+_SAME_NAME = """FROM (SELECT id FROM stores WHERE name = staged.key
+  UNION ALL SELECT id FROM trimmed_names WHERE name = staged.key) AS same"""
 _STORES = {
     None: ("CAST(NULL AS bigint)", "1"),
     "id": ("CAST(staged.key AS bigint)", "1"),
@@ -152,6 +155,11 @@ def _trimmed(text: str) -> str:
     """Return the expression of a text as an export of it would be read."""
     lines = f"replace(replace(coalesce({text}, ''), '\r\n', '\n'), '\r', '\n')"
     return f"trim({lines}, '{BLANKS}')"
+
+
+FIND_TRIMMED = f"""INSERT INTO trimmed_names
+  SELECT {_trimmed("name")}, id FROM stores WHERE name <> {_trimmed("name")}"""
+"""Finds the stores that rows of a file can mean only by a trimmed name."""
 
 
 def _equal(one: str, other: str) -> str:
