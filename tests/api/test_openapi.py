@@ -29,7 +29,7 @@ from storekeeper.storage.sqlite import writer
 from tests.harness.cases import case
 from tests.harness.client import locked
 from tests.harness.command import run
-from tests.harness.in_process import exchange, inside, settled, some_stores
+from tests.harness.in_process import exchange, inside, receive, settled, some_stores
 from tests.harness.process import Response, Running
 from tests.harness.schemathesis import SCHEMATHESIS
 from tests.harness.wire import HOST, create, request
@@ -313,7 +313,7 @@ async def test_the_examples_that_take_a_fault_or_time_are_what_the_service_sends
 
         async def body(data: bytes) -> Any:
             connection, line = service.connect()
-            connection.data_received(data)
+            receive(connection, data)
             connection.sweep(connection.reader.began + deadlines.REQUEST_TIMEOUT + 0.1)
             await settled(connection)
             return json.loads(line.sent.partition(b"\r\n\r\n")[2])

@@ -10,7 +10,7 @@ from storekeeper.api.origins import WebPages
 from storekeeper.domain.errors import Unavailable
 from storekeeper.http.deadlines import REQUEST_TIMEOUT
 from tests.harness.cases import case
-from tests.harness.in_process import exchange, inside, last_response, some_stores, statuses
+from tests.harness.in_process import exchange, inside, last_response, receive, some_stores, statuses
 from tests.harness.process import Response
 from tests.harness.wire import chunked, request
 
@@ -195,7 +195,7 @@ async def test_a_refusal_in_the_middle_of_a_request_is_readable_once_its_origin_
             (chunked(b"{", fields=origin)[:-5], CORS),
         ):
             connection, line = service.connect()
-            connection.data_received(begun)
+            receive(connection, begun)
             connection.sweep(connection.loop.time() + REQUEST_TIMEOUT + 1)
             late = last_response(line)
             assert (late.status, cors_of(late)) == (408, cors)
@@ -229,7 +229,7 @@ async def test_a_refusal_of_what_follows_its_origin_is_readable_however_the_byte
         for case, (data, _) in REFUSED_LATE.items():
             connection, line = service.connect()
             for start in range(0, len(data), size):
-                connection.data_received(data[start : start + size])
+                receive(connection, data[start : start + size])
             refused = last_response(line)
             seen[case] = refused.status, cors_of(refused)
         assert seen == {case: (status, CORS) for case, (_, status) in REFUSED_LATE.items()}
@@ -369,8 +369,9 @@ async def test_what_is_refused_by_its_head_is_refused_before_its_body_is_read(
         length = ["Content-Length: 3"] if "Expect" in framing else []
         for mark, expected in ((OTHER, [403]), ("X: y", [])):
             connection, line = service.connect()
-            connection.data_received(
-                request("POST", "/api/stores", None, framing, *length, mark, host=HERE)
+            receive(
+                connection,
+                request("POST", "/api/stores", None, framing, *length, mark, host=HERE),
             )
             received = [status for status in statuses(line) if status != 100]
             assert received == expected

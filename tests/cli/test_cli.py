@@ -295,7 +295,8 @@ def shown_on_a_terminal(*args: str) -> str:
 
 def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     file, of = tmp_path / "stores.csv", ("--database", f"sqlite:///{tmp_path}/stores.db")
-    file.write_text("name,address\n" + "Store,1 Road\n" * 10_000)
+    rows = "".join(f"Store {number},1 Road\n" for number in range(10_000))
+    file.write_text("name,address\n" + rows)
     for name, option, doing, done in (
         ("import", "--create", "Reading", "created as"),
         ("export", "--force", "Exporting", "exported from"),

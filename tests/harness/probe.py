@@ -25,7 +25,7 @@ from storekeeper.storage.collection import Collection, Moment
 from storekeeper.storage.sqlite import SqliteCollection, writer
 from tests.harness.collection import MANY, create, get, numbered, replace, stores
 from tests.harness.databases import make_file
-from tests.harness.loading import add_all, load_into
+from tests.harness.loading import load_into
 
 LOAD = 3000
 
@@ -75,7 +75,6 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         create(collection, Payload("New", "x" * 200)),
         replace(collection, 1, Payload("Replaced", "x" * 200)),
     ),
-    "load": lambda collection: add_all(collection, numbered(LOAD)),
     "in_session": lambda collection: collection.in_session(
         lambda session: load_into(session, numbered(LOAD)), 0.3
     ),

@@ -69,6 +69,7 @@ def machine() -> Iterator[Machine]:
         for step in commands():
             if re.fullmatch(INSTALLS_SETTINGS, step.command):
                 made.root(step.command)
+        made.root("storekeeper epoch --new")  # its list was moved to PostgreSQL
         made.root("systemctl restart nginx storekeeper")
         yield made
     finally:

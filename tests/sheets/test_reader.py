@@ -176,8 +176,8 @@ SAID: list[tuple[bytes, str]] = [
     ),
     (
         framed(Header(None, []))
-        + framed({"type": "Rows", "rows": [[1, 2, None, None, None, 0, "A" * 31, None]]}),
-        "length <= 30",
+        + framed({"type": "Rows", "rows": [[1, 2, "A" * 201, None, None, 0, "A", None]]}),
+        "length <= 200",
     ),
     (
         framed(Header(None, []))

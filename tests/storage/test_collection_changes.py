@@ -14,10 +14,11 @@ from storekeeper.domain.stores import Payload
 from storekeeper.domain.tokens import Token, hashed
 from storekeeper.storage import databases
 from storekeeper.storage.collection import Collection
+from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from storekeeper.storage.tokens import add_token, revoke_token
 from tests.harness.cases import case
 from tests.harness.collection import create, now, numbered, replace
-from tests.harness.databases import Database, handle
+from tests.harness.databases import Database, Postgres, handle
 from tests.harness.loading import add_all
 
 LATE = [4, 2**31, 2**63 - 1]
@@ -196,9 +197,10 @@ class TestChanges:
     async def test_without_the_row_of_the_collection_nothing_is_read(
         self, database: Database
     ) -> None:
+        table = COLLECTION_TABLE if isinstance(database, Postgres) else "collection"
         async with handle(database) as collection:
             await add_all(collection, numbered(1))
             with databases.write_session(database.url) as session:
-                session.execute("DELETE FROM collection")
+                session.execute(f"DELETE FROM {table}")
             with pytest.raises(Unavailable, match="row"):
                 await page(collection)

@@ -58,8 +58,8 @@ READS = [
 ]
 CACHED = ["figures"]
 """What is read of pages that a process has in its memory anyway."""
-WRITES = ["write", "load", "in_session", "refusal_of_writes"]
-ALONE = ["close", "load", "in_session", "write"]
+WRITES = ["write", "in_session", "refusal_of_writes"]
+ALONE = ["close", "in_session", "write"]
 TOGETHER = [",".join(method for method in METHODS if method not in ALONE), *ALONE]
 """The questions of one process, each to a handle of its own: some need to know what only they
 have done."""
@@ -261,7 +261,7 @@ def test_what_is_wrong_below_is_said_and_leaves_nothing_behind(
         response
         for asked in (said, again)
         for response, _ in asked.values()
-        if questions in {"write", "load", "in_session"}
+        if questions in {"write", "in_session"}
     ]
     _whole(path, most=MANY + LOAD * sum(not response.startswith("none") for response in written))
 

@@ -4,6 +4,7 @@ moment."""
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,7 @@ TYPES = {
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     "jsonl": "application/jsonl",
 }
+DAY = r"\d{4}-\d\d-\d\d"
 STORES = [*TRICKY[:6], *TRICKY[7:], *(Payload(f"Zürich {number}") for number in range(1100))]
 
 
@@ -74,6 +76,7 @@ def test_the_route_sends_what_the_command_writes(exported: tuple[Running, Databa
         "at=2000-01-01T00:00:00Z": ["--at", "2000-01-01T00:00:00Z"],
         "at=4&with=ERP": ["--at", "4", "--with", "ERP"],
     }.items():
+        word = f"-{'-'.join(options[1].split())}" if "--q" in options else ""
         for format in TYPES if query in {"", "at=4&with=ERP"} else ["csv"]:
             done = run("export", "--database", database.url, "--format", format, *options)
             assert done.returncode == 0, done.stderr
@@ -81,7 +84,10 @@ def test_the_route_sends_what_the_command_writes(exported: tuple[Running, Databa
             assert got.status == 200
             assert got.body == done.stdout, (query, format)
             assert got.headers["content-type"] == TYPES[format]
-            assert got.headers["content-disposition"] == f'attachment; filename="stores.{format}"'
+            named = got.headers["content-disposition"]
+            assert re.fullmatch(
+                rf'attachment; filename="stores-{DAY}{word}\.{format}"', named, re.IGNORECASE
+            )
             assert got.headers["cache-control"] == "no-cache"
             assert got.headers.get("etag") == f'"{now}"' or "at" in query or "with" in query
     assert (

@@ -36,10 +36,11 @@ def undo(
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
 ) -> None:
-    """Undo an import, or an undo; without FROM and TO, list the latest ones.
+    """Undo an import or an undo, or list the latest ones.
 
-    What still is as the import made it becomes what it was, field by field. What others changed
-    since, and the stores that it created, stay, and are listed. The service may be running.
+    Without FROM and TO, it lists them. What still is as the import made it becomes what it was,
+    field by field. What others changed since, and the stores that it created, stay, and are
+    listed. The service may be running.
     """
     if first is None:
         _list(settings)

@@ -10,12 +10,11 @@ import pytest
 
 from storekeeper.domain.errors import FAILED, Outcome, Unavailable
 from storekeeper.storage.sqlite.errors import Failure, to_failure, to_unavailable, translate
-from tests.harness.weakened import vars_of
 
 
 def no_space_for_the_index() -> apsw.Error:
     error = apsw.IOError("disk I/O error")
-    vars_of(error).extendedresult = apsw.SQLITE_IOERR_SHMSIZE
+    vars(error)["extendedresult"] = apsw.SQLITE_IOERR_SHMSIZE  # as SQLite sets it
     return error
 
 
