@@ -71,7 +71,7 @@ class Server:
             apsw.Connection(str(self.database), apsw.SQLITE_OPEN_READONLY)
         ) as connection:
             connection.set_busy_timeout(2000)
-            if not connection.table_exists(None, "stores"):
+            if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'changes'").get:
                 return None
             return int(connection.execute("SELECT ifnull(max(seq), 0) FROM changes").get)
 
