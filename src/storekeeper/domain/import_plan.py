@@ -139,6 +139,7 @@ class Plan:
         self._reject = reject
         self._bad, self._cut = Problems(), Problems()
         self._matched = 0
+        self._attaches = options.attaches or ""
 
     @property
     def refuses(self) -> bool:
@@ -171,13 +172,17 @@ class Plan:
             if (decision := self._decide(row)) is not None:
                 yield decision
 
-    def finish(self, changes: list[ListedChange], repeated: int) -> None:
-        """Complete the report, after the last row. If not all problems fit, it has those that
-        refuse a row."""
+    def finish(self, changes: list[ListedChange], rows: int, repeated: int) -> None:
+        """Complete the report, after the last of the `rows` of the file: those that were not given
+        to `decide` change nothing. So many more are `repeated`. If not all problems fit, the report
+        has those that refuse a row."""
         report = self.report
+        left_out = rows - report.rows
+        report.unchanged += left_out
+        self._matched += left_out
         report.changes = changes
         report.repeated = repeated
-        report.rows += repeated
+        report.rows = rows + repeated
         listed = [*self._bad.listed, *self._cut.listed][:MAX_LISTED]
         report.problems = sorted(listed, key=lambda problem: problem.line)
         if self.options.match:
@@ -199,11 +204,11 @@ class Plan:
             report.adopted += 1
             report.replaced += 1
             return self._change(row, row.like)
-        if fields := _in_conflict(row):
+        if Outcome.CONFLICT in (row.name_is, row.address_is):
             report.conflicts += 1
             if len(self.in_conflict) < MAX_LISTED:
                 self.in_conflict.append(InConflict(row.place, row.name_is, row.address_is))
-            self._refuse(row, [self._conflict(row, fields)])
+            self._refuse(row, [self._conflict(row)])
             return None
         self.remembers += row.remembers
         assert row.id is not None
@@ -259,13 +264,13 @@ class Plan:
             return [Wrong(match, key or "", Reason.AMBIGUOUS)]
         if row.id is None and match == "id" and key is not None and self.numbers.total:
             return [Wrong(match, key, Reason.UNKNOWN_STORE)]
-        column, value = self.options.attaches or "", row.attach or key or ""
+        column, value = self._attaches, row.attach or key or ""
         if why_not := _unattachable(row, column, value):
             return [Wrong(column, value, *why_not)]
         return []
 
-    def _conflict(self, row: Found, fields: list[str]) -> Wrong:
-        differs = " and ".join(fields)
+    def _conflict(self, row: Found) -> Wrong:
+        differs = " and ".join(_in_conflict(row))
         if row.version is None:
             column, value = self.options.match or "", row.key or ""
             message = f"Store {row.id} and the row differ in {differs}, and both changed"

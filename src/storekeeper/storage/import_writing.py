@@ -49,13 +49,15 @@ _CREATE = f"""INSERT INTO stores (id, version, folded, folded_name, {FIELDS})
   SELECT decided.id, seq, folded, folded_name, {{new_name}}, address {_CHANGED}
   WHERE is_new = 1 ORDER BY decided.place"""
 _REPLACE = f"""UPDATE stores SET version = seq, folded = decided.folded,
-  folded_name = decided.folded_name,
-    name = {_value("name", "decided.new_name", "decided.resolved_name")},
-    address = {_value("address", "decided.new_address", "decided.resolved_address")}
+    address = {_value("address", "decided.new_address", "decided.resolved_address")} {{named}}
   FROM (SELECT decided.*, {{new_name}} AS new_name, staged.address AS new_address,
       resolved.name AS resolved_name, resolved.address AS resolved_address
     {_RESOLVED} WHERE is_new = 0 AND seq IS NOT NULL) AS decided
-  WHERE stores.id = decided.id"""
+  WHERE stores.id = decided.id AND name_is {{name_is}}"""
+_NAMED = f""", folded_name = decided.folded_name,
+    name = {_value("name", "decided.new_name", "decided.resolved_name")}"""
+# Where the name stays, its two indexes stay as they are.
+_REPLACEMENTS = (("", f"= {Outcome.KEEP:d}"), (_NAMED, f"<> {Outcome.KEEP:d}"))
 _ADD_CHANGES = f"""INSERT INTO {{table}} ({", ".join(CHANGES)})
   SELECT seq, stores.id, {", ".join(f"stores.{name}" for name in CONTENT)}, $1, total, $2,
     CAST($3 AS text)
@@ -107,7 +109,7 @@ def write(session: Writer, plan: Plan, now: int) -> None:
     if report.created:
         expect(report.created, session.write(_CREATE.format(new_name=name)))
     if report.replaced:
-        expect(report.replaced, session.write(_REPLACE.format(new_name=name)))
+        expect(report.replaced, _replace(session, name))
     if plan.changes:
         values = (max(before.at, now), options.token_number, options.proxy_user)
         add_changes(session, _ADD_CHANGES, values, plan.changes)
@@ -117,6 +119,13 @@ def write(session: Writer, plan: Plan, now: int) -> None:
     if plan.column is not None:
         _write_keys(session, plan)
     remember_result(session, options, report, (version, now))
+
+
+def _replace(session: Writer, new_name: str) -> int:
+    return sum(
+        session.write(_REPLACE.format(new_name=new_name, named=named, name_is=name_is))
+        for named, name_is in _REPLACEMENTS
+    )
 
 
 def _write_keys(session: Writer, plan: Plan) -> None:

@@ -98,9 +98,8 @@ def import_rows(
     for table in staging.TABLES:
         session.execute(f"CREATE TEMPORARY TABLE {table}")
     session.fill("staged", staging.STAGED_COLUMNS, staging.staged(rows, options))
-    for statement in (staging.MARK_REPEATS, *staging.FIND_REPEATED):
-        session.execute(statement)
-    plan = _make_plan(session, options, check, begin_rejects)
+    repeats = _delete_repeats(session, options)
+    plan = _make_plan(session, options, repeats, check, begin_rejects)
     review(plan)
     if options.dry_run:
         return plan
@@ -109,7 +108,7 @@ def import_rows(
         if replay := _replay(session, options):
             return replay
         if numbers_of(session)[:3] != plan.numbers[:3]:
-            plan = _make_plan(session, options, check, begin_rejects)
+            plan = _make_plan(session, options, repeats, check, begin_rejects)
             review(plan)
             _refuse(plan)
         now = clock.now()
@@ -117,6 +116,19 @@ def import_rows(
     if plan.changes:
         clock.WATCH.committed(now, plan.numbers.at)
     return plan
+
+
+def _delete_repeats(session: Session, options: Import) -> int:
+    """Find the keys that occur more than once. Delete the rows that are as an earlier one; return
+    how many those are."""
+    session.execute(staging.FIND_REPEATED)
+    repeats = 0 if options.add else session.write(staging.DELETE_REPEATS)
+    if repeats:
+        session.execute("DELETE FROM repeated")
+        session.execute(staging.FIND_REPEATED)
+    if options.attach is not None:
+        session.execute(staging.FIND_REPEATED_ATTACH)
+    return repeats
 
 
 def _refuse(plan: Plan) -> None:
@@ -168,6 +180,7 @@ def known_column(session: Session, column: str) -> str:
 def _make_plan(
     session: Session,
     options: Import,
+    repeats: int,
     check: Callable[[], None],
     begin_rejects: Callable[[], Reject],
 ) -> Plan:
@@ -193,14 +206,14 @@ def _make_plan(
         session.fill("resolved", staging.RESOLVED_COLUMNS, staging.resolved(options, numbers))
     if options.adopt:
         _find_adoptable(session, column, check)
-    ((rows, repeated),) = session.execute(staging.COUNT_ROWS)
+    ((rows, last),) = session.execute(staging.COUNT_ROWS)
     statement, values = staging.compare(options), staging.parameters(numbers, column)
-    for start in range(0, rows, CHUNK):
+    for start in range(0, last, CHUNK):
         check()
         found = session.execute(statement, (start, start + CHUNK, *values))
         session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
     changes = [_listed(*row) for row in session.execute(listed(options))]
-    plan.finish(changes, repeated)
+    plan.finish(changes, rows, repeats)
     if plan.in_conflict:
         _describe_conflicts(session, plan)
     return plan

@@ -1,11 +1,9 @@
 """The rows of an import in temporary tables, and the statements that compare them with the stores,
 in the words of both databases."""
 
-import secrets
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
-import msgspec
 from msgspec import UNSET
 
 from storekeeper.domain.import_plan import Base, Outcome
@@ -18,16 +16,13 @@ STAGED_COLUMNS = (
     *SheetRow._fields,
     "version_seq",
     "version_epoch",
-    "digest",
     "like_digest",
-    "is_repeat",
 )
 
 STAGED = """staged (place INTEGER PRIMARY KEY, line bigint, key text, version text, wrong text,
   has_address bigint,
   name text, address text, attach text, id text, version_seq bigint, version_epoch text,
-    digest bigint,
-  like_digest bigint, is_repeat bigint)"""
+  like_digest bigint)"""
 """The temporary table of the rows of a file. Its types mean the same to both databases, to
 SQLite that `place` is the row's number."""
 
@@ -54,50 +49,46 @@ TABLES = (
       last_line bigint)""",
 )
 
-MARK_REPEATS = """UPDATE staged SET is_repeat = 1 WHERE place IN (
-  SELECT staged.place FROM staged JOIN (
-      SELECT digest, min(place) AS first FROM staged WHERE digest IS NOT NULL
-      GROUP BY digest HAVING count(*) > 1) AS twins ON twins.digest = staged.digest
-    WHERE staged.place > twins.first)"""
-"""Marks each row that is as an earlier one: it counts once (decision 59)."""
-
 _FIND_REPEATED = """INSERT INTO {table} SELECT {column}, min(line), max(line) FROM staged
-  WHERE {column} IS NOT NULL AND is_repeat = 0 GROUP BY {column} HAVING count(*) > 1"""
-FIND_REPEATED = (
-    _FIND_REPEATED.format(table="repeated", column="key"),
-    _FIND_REPEATED.format(table="repeated_attach", column="attach"),
-)
+  WHERE {column} IS NOT NULL GROUP BY {column} HAVING count(*) > 1"""
+FIND_REPEATED = _FIND_REPEATED.format(table="repeated", column="key")
+FIND_REPEATED_ATTACH = _FIND_REPEATED.format(table="repeated_attach", column="attach")
 
-COUNT_ROWS = "SELECT count(*), CAST(coalesce(sum(is_repeat), 0) AS bigint) FROM staged"
+DELETE_REPEATS = """DELETE FROM staged WHERE place IN (
+  SELECT place FROM (SELECT place, row_number() OVER (
+        PARTITION BY name, address, key, attach, id, version, has_address ORDER BY place) AS number
+      FROM staged WHERE wrong IS NULL
+        AND (key IS NULL OR key IN (SELECT key FROM repeated))) AS alike
+    WHERE number > 1)"""
+"""Deletes each row that is as an earlier one: it counts once (decision 59). Two such rows have one
+key, or none."""
+
+COUNT_ROWS = "SELECT count(*), coalesce(max(place), 0) FROM staged"
 
 _MASK = 2**63 - 1
 
 
 def staged(rows: Iterable[SheetRow], options: Import) -> Iterator[tuple[object, ...]]:
     """Yield rows as the table `staged` has them."""
-    secret = secrets.token_bytes(16)  # so that no file can have two rows that look the same
     for row in rows:
         seq, epoch = None, None
         if row.version is not None:
             number, _, epoch = row.version.partition(".")
             seq = int(number)
-        digest = None
-        if not (options.add or row.wrong):
-            digest = _digest(msgspec.msgpack.encode(row[2:]), secret)
         like = None
         if options.adopt and row.name is not None:
-            like = _digest(like_text(row.name, row.address), b"")
-        yield (*row, seq, epoch, digest, like, 0)
+            like = _digest(like_text(row.name, row.address))
+        yield (*row, seq, epoch, like)
 
 
 def likes(stores: Iterable[tuple[int, str, str | None]]) -> Iterator[tuple[int, int]]:
     """Yield the rows of `like_stores`: equal digests, where stores are like rows (decision 62)."""
     for id, name, address in stores:
-        yield _digest(like_text(name, address), b""), id
+        yield _digest(like_text(name, address)), id
 
 
-def _digest(text: bytes, secret: bytes) -> int:
-    return int.from_bytes(blake2b(text, digest_size=8, key=secret).digest()) & _MASK
+def _digest(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=8).digest()) & _MASK
 
 
 RESOLVED_COLUMNS = ("line", "seen", "has_name", "name", "has_address", "address")
@@ -122,7 +113,7 @@ FIND_ADOPTABLE = """INSERT INTO adoptable
     first_line,
     nullif(last_line, first_line)
   FROM (SELECT like_digest, min(line) AS first_line, max(line) AS last_line FROM staged
-      WHERE is_repeat = 0 AND wrong IS NULL AND key IS NOT NULL AND like_digest IS NOT NULL
+      WHERE wrong IS NULL AND key IS NOT NULL AND like_digest IS NOT NULL
         AND NOT EXISTS (
         SELECT 1 FROM external_ids WHERE value = staged.key AND column_name = CAST($1 AS text))
       GROUP BY like_digest) AS alike
@@ -144,11 +135,7 @@ _STORES = {
 }
 """For what rows are matched by, the expressions of the store that a row means, and of how many
 that could be."""
-_WITH_KEY = (
-    """(SELECT store_id FROM external_ids
-      WHERE value = staged.key AND column_name = CAST($5 AS text))""",
-    "1",
-)
+_WITH_KEY = ("known.store_id", "1")
 
 
 def _trimmed(text: str) -> str:
@@ -224,12 +211,11 @@ def _compared(options: Import, rows: str) -> str:
     return f"""WITH based AS (
       SELECT staged.*, {new_name(options)} AS new_name, stores.id AS store, stores.name AS old_name,
         stores.address AS old_address, stores.version AS store_version, {given}, {base} AS base,
+        {count} AS matches,
         CASE WHEN stores.version > staged.version_seq THEN (
           SELECT max(seq) FROM changes WHERE store_id = stores.id
             AND seq <= staged.version_seq) END AS base_seq
-      FROM (SELECT staged.*, {found} AS found, {count} AS matches FROM staged WHERE {rows}
-        AND is_repeat = 0) AS staged
-        LEFT JOIN stores ON stores.id = staged.found {memory}),
+      FROM staged {memory} LEFT JOIN stores ON stores.id = {found} WHERE {rows}),
     joined AS (
       SELECT based.*, based.address AS new_address, based.name AS given_name,
         based.address AS given_address,
@@ -252,7 +238,8 @@ _NO_ADOPTION = ", ".join(["CAST(NULL AS bigint)"] * 4)
 
 
 def compare(options: Import) -> str:
-    """Return the statement that selects `Found` of the rows at the places after $1 up to $2."""
+    """Return the statement that selects `Found` of the rows at the places after $1 up to $2, but
+    for those that plainly change nothing."""
     remembers = "0"
     if options.key_column is not None:
         remembers = """CASE WHEN named.version IS NULL AND (
@@ -300,6 +287,10 @@ def compare(options: Import) -> str:
         {taken}, {adoption}
     FROM named LEFT JOIN repeated ON repeated.key = named.key
       LEFT JOIN repeated_attach ON repeated_attach.key = named.attach {joins}
+    WHERE NOT (store IS NOT NULL AND matches = 1 AND wrong IS NULL
+      AND name_is = {Outcome.KEEP:d} AND address_is = {Outcome.KEEP:d}
+      AND repeated.first_line IS NULL AND repeated_attach.first_line IS NULL
+      AND {remembers} = 0 AND {attaches} = 0 AND {other} IS NULL AND {taken} IS NULL)
     ORDER BY named.place"""
 
 
