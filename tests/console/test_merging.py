@@ -54,6 +54,23 @@ def test_conflicts_are_decided_row_by_row_and_the_import_is_undone(
     assert [store_of(shop, id)[0] for id in ids] == names
 
 
+def test_a_long_address_is_decided_whole(shop: Running, open_console: Open) -> None:
+    """The preview has only its beginning."""
+    listed, mine = "l" * 1500, "m" * 1500
+    ids = [add(shop, f"Long {at}", "Before") for at in range(2)]
+    version = shop.request("HEAD", "/api/stores").headers["etag"].strip('"')
+    rows = "".join(f"{id},Long {at},{mine},{version}\n" for at, id in enumerate(ids))
+    for at, id in enumerate(ids):
+        put(shop, id, f"Long {at}", listed)
+    page = open_console(shop, refusals=True)
+    choose(page, f"id,name,address,version\n{rows}")
+    page.page.get_by_role("group", name="Address of row 2").get_by_label("The list").check()
+    page.button("Your sheet's for all").click()
+    page.button("Import 2 rows").click()
+    page.sees("0 stores created, 1 changed")
+    assert [store_of(shop, id)[1] for id in ids] == [listed, mine]
+
+
 def test_a_decision_on_a_store_that_changed_again_is_asked_again(
     shop: Running, open_console: Open
 ) -> None:

@@ -198,6 +198,32 @@ class TestSources:
         assert counts(nightly(database, row)) == {"unchanged": 1}
         assert content(database) == [("Alpha", decided)]
 
+    @pytest.mark.parametrize("decided", [MINE, "5 Other Road"])
+    def test_a_decision_comes_before_what_all_other_conflicts_become(
+        self, database: Database, decided: str
+    ) -> None:
+        rows = (("7", "Alpha", OLD), ("8", "Beta", OLD))
+        nightly(database, *rows)
+        edit(database, 1, "Alpha", MINE)
+        edit(database, 2, "Beta", MINE)
+        rows = (("7", "Alpha", THEIRS), ("8", "Beta", THEIRS))
+        decision = Resolution(2, 3, address=decided)
+        nightly(database, *rows, on_conflict="overwrite", decisions=(decision,))
+        assert content(database) == [("Alpha", decided), ("Beta", THEIRS)]
+
+    @pytest.mark.parametrize("side", ["present", "row"])
+    def test_a_side_is_taken_whole_where_the_report_shows_it_cut(
+        self, database: Database, side: str
+    ) -> None:
+        sides = {"present": "p" * 5000, "row": "r" * 5000}
+        nightly(database, ("7", "Alpha", OLD))
+        edit(database, 1, "Alpha", sides["present"])
+        decision = Resolution(2, 2, **{side: ("address",)})  # type: ignore[arg-type]  # one of two
+        row = ("7", "Alpha", sides["row"])
+        nightly(database, row, decisions=(decision,))
+        assert content(database) == [("Alpha", sides[side])]
+        assert counts(nightly(database, row)) == {"unchanged": 1}
+
     def test_a_decision_holds_only_for_the_version_that_was_seen(self, database: Database) -> None:
         nightly(database, ("7", "Alpha", OLD))
         edit(database, 1, "Alpha", MINE)

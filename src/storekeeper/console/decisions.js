@@ -14,7 +14,10 @@ export class Decisions {
 
   /** The decided rows, as an import takes them. */
   get sent() {
-    return [...this.rows.values()].filter(isWhole).map(({ line, seen, values }) => ({ line, seen, ...values }));
+    return [...this.rows.values()].filter(isWhole).map(({ line, seen, texts, sides }) => {
+      const of = (side) => Object.keys(sides).filter((field) => sides[field] === side);
+      return { line, seen, ...texts, present: of("present"), row: of("row") };
+    });
   }
 
   /** Whether a row is decided. */
@@ -26,7 +29,8 @@ export class Decisions {
   of({ line, conflict }) {
     const known = this.rows.get(line);
     if (known?.seen === conflict.seen) return known;
-    const row = { line, seen: conflict.seen, fields: conflict.fields, values: {} };
+    // Reports show long texts cut, so that a side is chosen by its name.
+    const row = { line, seen: conflict.seen, fields: conflict.fields, texts: {}, sides: {} };
     this.rows.set(line, row);
     return row;
   }
@@ -37,26 +41,26 @@ export class Decisions {
     if (!conflict.fields.includes(field)) return shown(conflict.present[field], words.none[field]);
     const row = this.of(problem);
     const name = `decide-${problem.line}-${field}`;
-    const choose = (value) => {
-      if (broken(field, value)) delete row.values[field];
-      else row.values[field] = value;
+    const choose = (value, side) => {
+      delete row.texts[field];
+      delete row.sides[field];
+      if (!broken(field, value)) row[side ? "sides" : "texts"][field] = side ?? value;
       onDecided();
     };
-    const { present, row: mine } = conflict;
-    const option = (title, value, content) => h("label", { class: "decision" },
-      h("input", { type: "radio", name, checked: field in row.values && row.values[field] === value, onchange: () => choose(value) }),
-      h("span", { class: "label" }, title), content);
+    const option = (title, side) => h("label", { class: "decision" },
+      h("input", { type: "radio", name, checked: row.sides[field] === side, onchange: () => choose(conflict[side][field], side) }),
+      h("span", { class: "label" }, title), h("span", {}, shown(conflict[side][field], words.none[field])));
     return h("div", { role: "group", "aria-label": words.decisions.group(words[field], problem.line) },
-      option(words.decisions.theirs, present[field], h("span", {}, shown(present[field], words.none[field]))),
-      option(words.decisions.mine, mine[field], h("span", {}, shown(mine[field], words.none[field]))),
-      this.other(field, name, row, [present[field], mine[field]], choose));
+      option(words.decisions.theirs, "present"),
+      option(words.decisions.mine, "row"),
+      this.other(field, name, row, choose));
   }
 
-  other(field, name, row, known, choose) {
-    const isOther = field in row.values && !known.includes(row.values[field]);
+  other(field, name, row, choose) {
+    const isOther = field in row.texts;
     const radio = h("input", { type: "radio", name, checked: isOther, onchange: () => input.focus() });
     const input = h("input", { dir: "auto", translate: "no", "aria-label": words.decisions.other,
-      value: isOther ? asShown(field, row.values[field]) : "",
+      value: isOther ? asShown(field, row.texts[field]) : "",
       oninput: () => {
         radio.checked = true;
         const value = field === "address" && input.value === "" ? null : input.value;
@@ -71,13 +75,15 @@ export class Decisions {
     for (const problem of problems) {
       const row = this.of(problem);
       for (const field of FIELDS) {
-        if (row.fields.includes(field) && !(field in row.values)) row.values[field] = problem.conflict[side][field];
+        if (row.fields.includes(field) && !isDecided(row, field)) row.sides[field] = side;
       }
     }
   }
 }
 
-const isWhole = (row) => Boolean(row) && row.fields.every((field) => field in row.values);
+const isDecided = ({ texts, sides }, field) => field in texts || field in sides;
+
+const isWhole = (row) => Boolean(row) && row.fields.every((field) => isDecided(row, field));
 
 /** Who changed the store of a row, and when. */
 export const author = ({ conflict }) => words.decisions.author(who(conflict), moment(conflict.at));

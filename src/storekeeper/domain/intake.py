@@ -14,7 +14,12 @@ from msgspec import UNSET, Meta, UnsetType
 from storekeeper.domain.commands import Key, Tags
 from storekeeper.domain.errors import Code, StorekeeperError
 from storekeeper.domain.problems import MAX_WRONG_LENGTH, Problem
-from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH, MAX_NAME_LENGTH
+from storekeeper.domain.stores import (
+    MAX_CONTENT_BYTES,
+    MAX_EXTERNAL_LENGTH,
+    MAX_INTEGER,
+    MAX_NAME_LENGTH,
+)
 
 VERSION = r"^[0-9]{1,18}\.[a-z2-7]{8}\Z"
 """The version of an export, as a row may have it."""
@@ -24,23 +29,36 @@ OnConflict = Literal["refuse", "skip", "overwrite", "ignore-version"]
 59)."""
 
 
+MAX_LINE = 2**31 - 1
+"""The number of a line that a decision may name."""
+
 KEY_PREFIX = "key:"
 """What stands before the name of a column that is called like a field, or like this, and has the
 keys of an outside system."""
 
 
-class Resolution(msgspec.Struct, frozen=True):
-    """What a person decided about the row that begins at a line, which is in conflict: the content
-    that its store becomes (decision 63).
+FieldName = Literal["name", "address"]
 
-    It holds while the store has the version `seen`, a cursor or its number. A field that is not
-    decided is UNSET.
+
+class Resolution(msgspec.Struct, frozen=True):
+    """What a person decided about the row that begins at a line, which is in conflict (decision
+    63).
+
+    It holds while the store has the version `seen`, a cursor or its number. The fields in `present`
+    stay as the store has them, those in `row` become what the row has, and `name` and `address` are
+    other texts that a store gets; what is not decided is UNSET. A report shows long texts cut, so
+    that only these names can mean them whole.
     """
 
-    line: int
-    seen: Annotated[str, Meta(pattern=r"^[0-9]{1,18}(\.[a-z2-7]{8})?\Z")] | int
+    line: Annotated[int, Meta(ge=1, le=MAX_LINE)]
+    seen: (
+        Annotated[str, Meta(pattern=r"^[0-9]{1,18}(\.[a-z2-7]{8})?\Z")]
+        | Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+    )
     name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | UnsetType = UNSET
     address: Annotated[str, Meta(max_length=MAX_CONTENT_BYTES)] | UnsetType | None = UNSET
+    present: tuple[FieldName, ...] = ()
+    row: tuple[FieldName, ...] = ()
 
 
 class Import(msgspec.Struct, frozen=True):

@@ -4,10 +4,10 @@ in the words of both databases."""
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from storekeeper.domain.import_plan import Base, Outcome
-from storekeeper.domain.intake import Import, Numbers, SheetRow
+from storekeeper.domain.intake import FieldName, Import, Numbers, Resolution, SheetRow
 from storekeeper.domain.problems import MAX_SHOWN_LENGTH
 from storekeeper.domain.search import BLANKS, MAX_SEARCHED_LENGTH, like_text
 from storekeeper.domain.stores import MAX_NAME_LENGTH
@@ -38,9 +38,9 @@ TABLES = (
     "repeated (key text PRIMARY KEY, first_line bigint, last_line bigint)",
     "repeated_attach (key text PRIMARY KEY, first_line bigint, last_line bigint)",
     "in_conflict (place INTEGER PRIMARY KEY, name_is bigint, address_is bigint)",
-    """resolved (line INTEGER PRIMARY KEY, seen bigint, has_name bigint, name text,
-      has_address bigint,
-      address text)""",
+    # Each `_is` is an `Outcome`, null if nothing was decided; the texts are for DECIDED.
+    """resolved (line INTEGER PRIMARY KEY, seen bigint, name_is bigint, name text,
+      address_is bigint, address text)""",
     # The stores whose names an export changes, by the name that it has there.
     "trimmed_names (name text, id bigint, PRIMARY KEY (name, id))",
     "like_stores (like_digest bigint, id bigint)",
@@ -91,7 +91,7 @@ def _digest(text: bytes) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest()) & _MASK
 
 
-RESOLVED_COLUMNS = ("line", "seen", "has_name", "name", "has_address", "address")
+RESOLVED_COLUMNS = ("line", "seen", "name_is", "name", "address_is", "address")
 
 
 def resolved(options: Import, numbers: Numbers) -> Iterator[tuple[object, ...]]:
@@ -100,10 +100,22 @@ def resolved(options: Import, numbers: Numbers) -> Iterator[tuple[object, ...]]:
     for each in {each.line: each for each in options.decisions}.values():
         seq, _, epoch = str(each.seen).partition(".")
         if epoch in ("", numbers.epoch):
-            name = None if each.name is UNSET else each.name
-            address = None if each.address is UNSET else each.address
-            given = (int(each.name is not UNSET), name, int(each.address is not UNSET), address)
-            yield (each.line, int(seq), *given)
+            name_is, name = _decided(each, "name", each.name)
+            address_is, address = _decided(each, "address", each.address)
+            yield each.line, int(seq), name_is, name, address_is, address
+
+
+def _decided(
+    each: Resolution, field: FieldName, text: str | UnsetType | None
+) -> tuple[int | None, str | None]:
+    """Return the `Outcome` of a field that a person decided, and its text if it gets another."""
+    if field in each.present:
+        return int(Outcome.KEEP), None
+    if field in each.row:
+        return int(Outcome.WRITE), None
+    if text is UNSET:
+        return None, None
+    return int(Outcome.DECIDED), text
 
 
 SOME_STORES = "SELECT id, name, address FROM stores WHERE id > $1 ORDER BY id LIMIT 1000"
@@ -157,19 +169,21 @@ def new_name(options: Import) -> str:
     """Return the expression of the name of a row as it is written."""
     if not options.cut_names:
         return "staged.name"
-    return f"rtrim(substr(staged.name, 1, {MAX_NAME_LENGTH}), '{BLANKS}')"
+    return _cut("staged.name")
 
 
-_CUT = f"substr(joined.base_name, 1, {MAX_NAME_LENGTH})"
+def _cut(name: str) -> str:
+    return f"rtrim(substr({name}, 1, {MAX_NAME_LENGTH}), '{BLANKS}')"
+
+
+_CUT = _cut("joined.base_name")
 _UNCUT = f"joined.base_name IS NOT NULL AND joined.old_name = {_CUT}"
 
 
 def _outcome(field: str, is_given: str, is_unchanged: str, options: Import) -> str:
     """Return the expression of the `Outcome` of one field."""
-    in_conflict = f"""CASE WHEN resolved.has_{field} = 1 THEN {Outcome.DECIDED:d}
-        ELSE {Outcome.CONFLICT:d} END"""
-    if options.on_conflict == "overwrite":
-        in_conflict = f"{Outcome.WRITE:d}"
+    undecided = Outcome.WRITE if options.on_conflict == "overwrite" else Outcome.CONFLICT
+    in_conflict = f"coalesce(resolved.{field}_is, {undecided:d})"
     return f"""CASE
       WHEN joined.store IS NULL THEN {Outcome.WRITE:d}
       WHEN NOT {is_given} OR {_equal(f"joined.new_{field}", f"joined.old_{field}")}

@@ -460,6 +460,17 @@ async def test_decisions_come_with_the_file_and_hold_for_the_version_that_was_se
         undo = f"/api/imports/undo?from={done.json['from']}&to={done.json['to']}"
         undone = await exchange(service, request("POST", undo))
         assert (undone.status, undone.json["undone"]) == (200, 1)
+        for field, value in (
+            *(("line", 0), ("line", 2**40), ("line", 10**30)),
+            *(("seen", -1), ("seen", 2**63), ("seen", 10**30), ("seen", "9" * 19), ("seen", None)),
+            *(("name", ""), ("name", "x" * 31), ("name", "\ud800"), ("address", "\ud800")),
+            *(("address", f"{'x' * 1000}…"), ("row", ["name"]), ("row", ["id"])),
+        ):
+            bad = both(json.dumps([{**decision, field: value}]), sheet)
+            assert (await send(service, "match=Key", bad, kind=MIXED)).status == 400, (field, value)
+        unheard = both(json.dumps([decision]), sheet)
+        query = "match=Key&on-conflict=ignore-version"
+        assert (await send(service, query, unheard, kind=MIXED)).status == 400
         for bad in (b"", b"--b\r\n\r\n[]\r\n--b--\r\n", both("{}", sheet), both("[]", sheet)[:-8]):
             assert (await send(service, "match=Key", bad, kind=MIXED)).status == 400
         assert (await exchange(service, request("POST", "/api/imports/undo?from=1"))).status == 400

@@ -88,6 +88,7 @@ _NEEDS_MATCH = (
     " match=COLUMN (the key that another system has for a store), or add=true if all rows are new"
     " stores"
 )
+_NO_CONFLICTS = '"on-conflict" must not be ignore-version: no row is in conflict to be decided'
 _LIMITS = Limits(MAX_READ_SECONDS, READ_TIMEOUT, MAX_READ_BYTES, TOO_SLOW)
 _encode = msgspec.json.Encoder().encode
 
@@ -263,6 +264,9 @@ def _with_decisions(spool: Spool, options: Import, boundary: str) -> Import:
             sentence = f"charset: {error}"
             violation = Violation(Reason.MALFORMED, sentence=sentence)
             raise InvalidInput("payload", whole=violation) from None
+    if decisions and options.on_conflict == "ignore-version":
+        violation = Violation(Reason.EXCLUSIVE, sentence=_NO_CONFLICTS)
+        raise InvalidInput("query", {"on-conflict": violation})
     return replace(options, decisions=decisions)
 
 

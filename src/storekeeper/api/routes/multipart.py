@@ -8,10 +8,12 @@ from email.parser import BytesHeaderParser
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from storekeeper.api.routes.spool import Spool
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Resolution
+from storekeeper.domain.problems import MAX_SHOWN_LENGTH
 from storekeeper.domain.reasons import Reason, Violation
 
 MULTIPART = "multipart/mixed"
@@ -49,10 +51,28 @@ def take_decisions(spool: Spool, boundary: str) -> tuple[tuple[Resolution, ...],
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _invalid(f"The first part must be a list of decisions as JSON: {error}") from None
     for each in decisions:
-        if any(isinstance(value, str) and "\0" in value for value in (each.name, each.address)):
-            raise _invalid(f"The decision on line {each.line} must not contain null characters")
+        _check(each)
     _keep_only(spool, second)
     return decisions, second.head
+
+
+def _check(decision: Resolution) -> None:
+    """Raise InvalidInput for a decision that cannot be meant."""
+    texts = {"name": decision.name, "address": decision.address}
+    given = [field for field, text in texts.items() if text is not UNSET]
+    decided = [*given, *decision.present, *decision.row]
+    if len(decided) > len(set(decided)):
+        raise _invalid(f"The decision on line {decision.line} must decide each field once")
+    for text in texts.values():
+        if not isinstance(text, str):
+            continue
+        if "\0" in text:
+            raise _invalid(f"The decision on line {decision.line} must not contain null characters")
+        if len(text) == MAX_SHOWN_LENGTH + 1 and text.endswith("…"):
+            raise _invalid(
+                f"The decision on line {decision.line} has a text that is cut, as reports show long"
+                ' ones: to mean it whole, name its field in "present" or in "row"'
+            )
 
 
 def _two_parts(body: mmap.mmap, boundary: str) -> tuple[Part, Part]:
