@@ -266,6 +266,14 @@ class TestSources:
         edit(database, 1, "Mine", OLD)
         assert counts(nightly(database, ("7", longer, OLD))) == {"unchanged": 1}
 
+    def test_a_name_that_was_cut_at_a_blank_still_is_what_the_source_gave(
+        self, database: Database
+    ) -> None:
+        long = "x" * 29 + " street"
+        nightly(database, ("7", long, OLD), cut_names=True)
+        assert content(database) == [("x" * 29, OLD)]
+        assert counts(nightly(database, ("7", "Short", OLD))) == {"replaced": 1}
+
     def test_a_file_without_a_field_does_not_forget_it(self, database: Database) -> None:
         nightly(database, ("7", "Alpha", OLD))
         import_into(database, "Key,name\n7,Beta\n", "Key")
@@ -306,6 +314,41 @@ class TestRows:
         messages = {problem.message for problem in done.report.problems}
         assert len(messages) == 1
         assert messages.pop().endswith("with different content: in line 2 and in line 4")
+
+
+class TestNames:
+    """Rows with a name that is read otherwise than its store has it."""
+
+    NAMES = (" blanks\u00a0", "two\r\nlines", "\rthree\r", "plain")
+
+    def test_an_export_of_them_finds_its_stores_again(self, database: Database) -> None:
+        fill_with(database, [Payload(name, OLD) for name in self.NAMES])
+        rows = [(name, OLD) for name in self.NAMES]
+        done = import_into(database, sheet(*rows, columns="name,address"), "name")
+        assert counts(done) == {"unchanged": 4}
+        rows = [(name, MINE) for name in self.NAMES]
+        done = import_into(database, sheet(*rows, columns="name,address"), "name")
+        assert counts(done) == {"replaced": 4}
+        assert content(database) == [(name, MINE) for name in self.NAMES]
+
+    def test_no_row_means_one_of_two_stores_with_names_that_are_read_alike(
+        self, database: Database
+    ) -> None:
+        fill_with(database, [Payload("A", OLD), Payload("A ", OLD), Payload("a", OLD)])
+        done = import_into(database, f"name,address\nA,{MINE}\n", "name", skip_bad=True)
+        assert counts(done) == {"bad": 1, "missing": 3}
+        assert done.report.problems[0].reason is Reason.AMBIGUOUS
+        assert content(database) == [("A", OLD), ("A ", OLD), ("a", OLD)]
+
+    def test_rows_with_names_that_are_read_alike_are_not_two_stores(
+        self, database: Database
+    ) -> None:
+        fill_with(database, [Payload("two\nlines", OLD)])
+        rows = [("two\nlines", MINE), ("two\r\nlines", THEIRS)]
+        text = sheet(*rows, columns="name,address")
+        done = import_into(database, text, "name", skip_bad=True)
+        assert counts(done) == {"bad": 2}
+        assert content(database) == [("two\nlines", OLD)]
 
 
 class TestKeys:

@@ -195,6 +195,7 @@ class SheetRows:
             return None
         if self._cut_names:
             name = name[:MAX_NAME_LENGTH].rstrip()
+        name = name.replace("\r\n", "\n").replace("\r", "\n")  # as an export has it
         if name and len(name) <= MAX_NAME_LENGTH:
             return name
         wrong.append(Wrong("name", name, Reason.TOO_LONG if name else Reason.REQUIRED))
