@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from storekeeper.domain.errors import CannotStart, Outcome, StorekeeperError, Unavailable
+from storekeeper.domain.import_plan import Plan
 from storekeeper.domain.stores import Payload
 from storekeeper.domain.tokens import Token
 from storekeeper.storage import copying, databases, tokens
 from storekeeper.storage.collection import Collection
 from tests.harness.collection import create, get, numbered, run
-from tests.harness.databases import Database, opened
+from tests.harness.databases import Database, Sqlite, opened
 from tests.harness.imports import import_into
 from tests.harness.loading import add_all
 
@@ -82,6 +83,24 @@ def test_nothing_else_writes_to_it_and_it_can_still_be_read(
     assert tokens.read_tokens(source) == []
     other = f"{target}.other"
     assert copy(source, other, move=False)[:2] == (3, 3)
+
+
+def test_an_import_that_began_before_writes_nothing_even_if_it_changes_no_store(
+    tmp_path: Path, target: str
+) -> None:
+    """It would only remember what its source gave. PostgreSQL refuses such a move."""
+    database = Sqlite(tmp_path)
+    import_into(database, "Key,name\n7,A\n", "Key")
+    import_into(database, "id,name\n1,B\n", "id")
+
+    def move(_plan: Plan) -> None:
+        copy(database.url, target)
+
+    with pytest.raises(Unavailable) as refused:
+        import_into(database, "Key,name\n7,B\n", "Key", review=move)
+    assert refused.value.outcome is Outcome.NONE
+    with databases.database(database.url).snapshot() as snapshot:
+        assert list(snapshot.select("SELECT given_name FROM external_ids")) == [("A",)]
 
 
 def test_a_new_epoch_makes_a_list_of_its_own_of_it(source: str, target: str) -> None:

@@ -11,7 +11,7 @@ import apsw
 
 from storekeeper.domain.errors import Missing, Outcome, Unavailable
 from storekeeper.storage import intake
-from storekeeper.storage.sqlite import connections, errors, schema
+from storekeeper.storage.sqlite import connections, errors, schema, statements
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 from storekeeper.storage.sqlite.snapshot import new_file
@@ -109,4 +109,5 @@ class SqliteSession:
         connections.retry_lock_until(self._connection, lambda: deadline)
         with connections.transaction(self._connection, "IMMEDIATE", before_commit):
             self._identity.check()
+            self.execute(statements.TOUCH_CHANGES)
             yield

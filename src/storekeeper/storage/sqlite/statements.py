@@ -12,6 +12,10 @@ from storekeeper.domain.commands import MAX_KEYS_DELETED
 from storekeeper.storage.sql import CHANGES, CONTENT, OF_CHANGE, STORES
 from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 
+TOUCH_CHANGES = f"DELETE FROM {CHANGES_TABLE} WHERE false"
+"""Writes nothing; it is refused once the list was moved, or upgraded by a later version: then this
+table is a view."""
+
 _encode = msgspec.json.Encoder().encode
 
 decode_integers = msgspec.json.Decoder(list[int]).decode

@@ -38,7 +38,6 @@ from storekeeper.log.events import Event, emit
 from storekeeper.storage import clock
 from storekeeper.storage.sqlite import connections, errors, statements
 from storekeeper.storage.sqlite.file_identity import FileIdentity
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 from storekeeper.storage.write_queue import BatchTooLarge, InvalidWrite
 from storekeeper.storage.write_state import PROBE_BYTES
 
@@ -50,8 +49,6 @@ written."""
 
 _FILL_PROBE = f"INSERT OR REPLACE INTO probe (one, filler) VALUES (1, randomblob({PROBE_BYTES}))"
 _EMPTY_PROBE = "DELETE FROM probe"
-# Refused once the list was moved, or upgraded by a later version: then this table is a view.
-_TOUCH_CHANGES = f"DELETE FROM {CHANGES_TABLE} WHERE false"
 
 
 class SqliteWriter:
@@ -146,7 +143,7 @@ class SqliteWriter:
     def _probe(self, lock_deadline: float) -> None:
         """Write PROBE_BYTES and delete them. Raises Unavailable."""
         with self._refusing(lock_deadline):
-            for statement in (_TOUCH_CHANGES, _FILL_PROBE, _EMPTY_PROBE):
+            for statement in (statements.TOUCH_CHANGES, _FILL_PROBE, _EMPTY_PROBE):
                 with self._transaction():
                     self._execute(statement)
 
