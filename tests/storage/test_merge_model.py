@@ -38,7 +38,7 @@ CONTENT = st.tuples(NAMES, ADDRESSES)
 DIFFERENT = st.permutations(["", "1 Road", " 2\r\nRoad"]).map(
     lambda addresses: list(zip(["A", "B", " C "], addresses, strict=True))
 )
-"""Three contents, all of whose fields differ."""
+"""Three contents that differ in both fields."""
 UNKNOWN: Content = ("unlike", "any content")
 """The base of a row that began with another history."""
 
