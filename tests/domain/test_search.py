@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storekeeper.domain.search import MAX_SEARCHED_LENGTH, fold, folded
+from storekeeper.domain.search import MAX_SEARCHED_LENGTH, fold, folded, folded_texts
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -49,3 +49,8 @@ def test_the_longest_store_folds_to_a_short_text() -> None:
     assert len(folded("\ufdfa" * 30, "\ufdfa" * 2**20)) < 10_000
     assert folded("A", "b" * MAX_SEARCHED_LENGTH + "c") == "a " + "b" * MAX_SEARCHED_LENGTH
     assert folded("A", None) == "a"
+
+
+@given(TEXTS, st.none() | TEXTS | st.just("é " * MAX_SEARCHED_LENGTH))
+def test_both_texts_of_a_store_are_as_each_is_folded(name: str, address: str | None) -> None:
+    assert folded_texts(name, address) == (folded(name, address), fold(name))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storekeeper.domain.intake import Import, ListedChange, Numbers, Reject, Report
 from storekeeper.domain.problems import MAX_LISTED, Group, Problems, Wrong, decode_wrong
 from storekeeper.domain.reasons import Reason
-from storekeeper.domain.search import fold, folded
+from storekeeper.domain.search import folded_texts
 from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload
 
 
@@ -296,13 +296,23 @@ class Plan:
         assert row.name is not None
         total = self.numbers.total + self.report.created
         is_new = int(row.id is None and row.like is None)
-        text = folded(row.name, row.address)
-        is_to = (row.name_is, row.address_is)
+        text, folded_name = folded_texts(row.name, row.address)
+        name_is, address_is = row.name_is, row.address_is
         if row.like is not None:
-            is_to = (Outcome.KEEP, Outcome.KEEP)
-        attaches = int(row.like is not None or row.attaches)
-        both = (attaches, row.remembers)
-        return Decision(seq, row.place, id, is_new, total, text, fold(row.name), *is_to, *both)
+            name_is = address_is = Outcome.KEEP
+        return Decision(
+            seq,
+            row.place,
+            id,
+            is_new,
+            total,
+            text,
+            folded_name,
+            name_is,
+            address_is,
+            int(row.like is not None or row.attaches),
+            row.remembers,
+        )
 
 
 def _in_conflict(row: Found) -> list[str]:

@@ -65,6 +65,14 @@ def folded(name: str, address: str | None) -> str:
     return fold(f"{name} {(address or '')[:MAX_SEARCHED_LENGTH]}")
 
 
+def folded_texts(name: str, address: str | None) -> tuple[str, str]:
+    """Return the text of a store that is searched, and its name as it is sorted: as `folded` and
+    `fold` would, but the name is folded once."""
+    folded_name = fold(name)
+    folded_address = fold(address[:MAX_SEARCHED_LENGTH]) if address else ""
+    return f"{folded_name} {folded_address}".strip(), folded_name
+
+
 class Search(NamedTuple):
     """What a client searches for: stores that have all of these folded words, the longest first.
 
