@@ -130,9 +130,17 @@ def arrives(service: Inside, data: bytes = HALF) -> tuple[Connection, Line]:
     return connection, line
 
 
+def arrives_at_leisure(service: Inside, data: bytes = HALF) -> tuple[Connection, Line]:
+    """Return one that may pause for as long as a busy machine takes for the imports of others."""
+    connection, line = arrives(service, data)
+    reader = connection.reader
+    reader.limit = reader.limit._replace(timeout=600.0, pause_timeout=600.0)
+    return connection, line
+
+
 async def test_a_body_that_trickles_keeps_no_other_import_out(tmp_path: Path) -> None:
     async with inside(tmp_path) as service:
-        connection, line = arrives(service)
+        connection, line = arrives_at_leisure(service)
         await tick()
         for small in (WHOLE, request("POST", "/api/imports?add", b"name\nStore\n")):
             data = small.replace(b"application/json", b"text/csv")
@@ -146,7 +154,10 @@ async def test_where_all_places_for_bodies_are_taken_the_slowest_body_gives_way(
     tmp_path: Path, clock: Clock
 ) -> None:
     async with inside(tmp_path) as service:
-        made = [arrives(service, WHOLE[: -6000 - number]) for number in range(imports.MAX_ARRIVING)]
+        made = [
+            arrives_at_leisure(service, WHOLE[: -6000 - number])
+            for number in range(imports.MAX_ARRIVING)
+        ]
         await until(lambda: not any(connection.unread for connection, _ in made))
         clock.now = 0.5
         early = await exchange(service, WHOLE)
@@ -166,7 +177,7 @@ async def test_a_body_that_comes_fast_enough_gives_way_to_no_other(
 ) -> None:
     monkeypatch.setattr(imports, "MIN_RATE", 1000)
     async with inside(tmp_path) as service:
-        made = [arrives(service) for _ in range(imports.MAX_ARRIVING)]
+        made = [arrives_at_leisure(service) for _ in range(imports.MAX_ARRIVING)]
         await until(lambda: not any(connection.unread for connection, _ in made))
         clock.now = 2.0
         assert (await exchange(service, WHOLE)).status == 503
