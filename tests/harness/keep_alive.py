@@ -48,6 +48,8 @@ class Client:
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
         )
         head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\n{framing}{fields}\r\n"
+        if self._writer.transport.is_closing():  # uvloop raises RuntimeError at a write to it
+            raise Lost
         self._writer.write(head.encode() + body)
         try:
             async with asyncio.timeout(TIMEOUT), self._turn:
