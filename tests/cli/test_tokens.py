@@ -2,6 +2,7 @@
 check`."""
 
 import asyncio
+import json
 import os
 import pwd
 from collections.abc import Callable
@@ -79,9 +80,33 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
     listed = run_command("token", "list", "--database", database.url)
     assert text.encode() not in listed.stdout + listed.stderr
     header, row = listed.stdout.decode().splitlines()
-    assert header.split() == ["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]
+    assert header.split() == [
+        *("NAME", "SCOPE", "STATE", "ADDED", "BY", "EXPIRES", "USED", "REVOKED", "BY"),
+    ]
     assert row.split()[:3] == ["ci", "write", "active"]
     assert row.split()[-1] == "never"
+
+
+def test_the_list_says_who_added_and_revoked_a_token_and_when(database: Database) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for name in ("till", "wall"):
+        add(database, name, "--scope=read")
+    assert run_command("token", "revoke", "till", "--database", database.url).returncode == 0
+    with databases.write_session(database.url) as session:  # as the version before this column
+        session.write("UPDATE tokens SET created_by = NULL WHERE number = 2")
+    listed = run_command("token", "list", "--database", database.url).stdout.decode()
+    till, wall = (line.split() for line in listed.splitlines()[1:])
+    assert (till[2], till[5], till[-1]) == ("revoked", user, user)
+    assert wall[2:3] + wall[5:] == ["active", "unknown", "never", "never"]
+    printed = run_command("token", "list", "--json", "--database", database.url).stdout
+    first, second = json.loads(printed)
+    assert list(first) == [
+        *("name", "scope", "state", "added", "added_by", "expires", "used", "revoked"),
+        "revoked_by",
+    ]
+    assert (first["added_by"], first["revoked_by"], first["state"]) == (user, user, "revoked")
+    assert first["revoked"].startswith("20")
+    assert (second["added_by"], second["revoked"], second["revoked_by"]) == (None, None, None)
 
 
 def test_a_link_opens_the_console_with_the_token(database: Database) -> None:
@@ -164,7 +189,7 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
         ]
     first = read_tokens(database.url)[0].revoked
     assert first is not None
-    assert run_command("token", "list", "--database", database.url).stdout.split()[8] == b"revoked"
+    assert run_command("token", "list", "--database", database.url).stdout.split()[11] == b"revoked"
     add(database, "next", "--scope=read")
     assert [(token.number, token.name) for token in read_tokens(database.url)] == [
         (1, "ci"),

@@ -83,6 +83,9 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         lambda snapshot: list(snapshot.rows("stores")), Interruption()
     ),
     "tokens": _tokens,
+    "all_tokens": lambda collection: collection.all_tokens(),
+    "traces": lambda collection: collection.traces(),
+    "restored": lambda collection: collection.restored(),
     "mark_used": lambda collection: collection.mark_used([1], 1),
     "begin_reads": _batch,
     "numbers": _batch,

@@ -1,5 +1,6 @@
 """What a command prints, its standard streams, and Ctrl-C."""
 
+import json
 import os
 import pwd
 import select
@@ -52,6 +53,11 @@ def print_now(result: str) -> None:
     # sys.stdout would keep what it cannot write, and fail again at the end of the process.
     with open(sys.stdout.fileno(), "w", closefd=False) as out:
         print(result, file=out)
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document on standard output."""
+    print(json.dumps(document, ensure_ascii=False, indent=2))
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:

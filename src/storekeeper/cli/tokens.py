@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import print_line, print_now, print_table, system_user
+from storekeeper.cli.terminal import (
+    print_json,
+    print_line,
+    print_now,
+    print_table,
+    system_user,
+)
 from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
 
@@ -88,18 +94,45 @@ def add(
 
 @app.command("list")
 @with_settings("database")
-def list_(settings: Settings) -> None:
-    """List the tokens with scope, state, expiry and last use. The tokens themselves are not
-    stored."""
+def list_(
+    settings: Settings,
+    *,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
+    ] = False,
+) -> None:
+    """List the tokens with scope, state, expiry and last use, and who added and revoked them. The
+    tokens themselves are not stored."""
     from storekeeper.storage.tokens import read_tokens
 
-    rows = [["NAME", "SCOPE", "STATE", "ADDED", "EXPIRES", "USED"]]
     now = time.time_ns() // 1_000_000
-    for token in read_tokens(settings.database):
+    tokens = read_tokens(settings.database)
+    if json:
+        print_json([_document(token, now) for token in tokens])
+        return
+    rows = [["NAME", "SCOPE", "STATE", "ADDED", "BY", "EXPIRES", "USED", "REVOKED", "BY"]]
+    for token in tokens:
         row = [token.name, token.scope, _state(token, now)]
-        row += map(_day, (token.created, token.expires, token.used))
-        rows.append(row)
+        row += [_day(token.created), token.created_by or "unknown"]
+        row += [_day(token.expires), _day(token.used)]
+        if token.revoked is not None:
+            row += [_day(token.revoked), token.revoked_by or "unknown"]
+        rows.append(row + [""] * (len(rows[0]) - len(row)))
     print_table(rows)
+
+
+def _document(token: "Token", now: int) -> dict[str, str | None]:
+    return {
+        "name": token.name,
+        "scope": token.scope,
+        "state": _state(token, now),
+        "added": _moment(token.created),
+        "added_by": token.created_by,
+        "expires": _moment(token.expires),
+        "used": _moment(token.used),
+        "revoked": _moment(token.revoked),
+        "revoked_by": token.revoked_by,
+    }
 
 
 def _state(token: "Token", now: int) -> str:
@@ -130,3 +163,9 @@ def _day(at: int | None) -> str:
     if at is None:
         return "never"
     return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M}Z"
+
+
+def _moment(at: int | None) -> str | None:
+    if at is None:
+        return None
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

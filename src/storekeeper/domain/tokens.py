@@ -10,6 +10,7 @@ import secrets
 import string
 import zlib
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,6 +47,18 @@ class Token(msgspec.Struct, frozen=True):
     used: int | None = None
     created_by: str | None = None
     revoked_by: str | None = None
+
+
+class Traces(NamedTuple):
+    """What shows without reading the tokens whether something happened to them or to the history:
+    the collection's version and epoch, how many tokens there are, how many of them were revoked,
+    and how many were used."""
+
+    version: int
+    epoch: str
+    tokens: int
+    revoked: int
+    used: int
 
 
 CONSOLE = "/console/"

@@ -46,6 +46,14 @@ class Event(Enum):
     WRITES_ACCEPTED = "info", "writes work again"
     CLOCK_WRONG = "warning", "the clock is or was wrong by over a day"
     CLOCK_JUMPED = "warning", "the clock was set by over a minute"
+    TOKEN_ADDED = "info", "token added"
+    TOKEN_USED = "info", "token used for the first time"
+    TOKEN_REVOKED = "info", "token revoked"
+    TOKEN_EXPIRED = "info", "token expired"
+    TOKEN_LOST = "warning", "token is no longer in the database"
+    TOKEN_VALID_AGAIN = "warning", "revoked token is valid again"
+    EPOCH_CHANGED = "warning", "epoch changed"
+    RESTORED = "warning", "list was restored"
     WORKER_LOST = "warning", "worker lost, starting another"
     WORKER_CANNOT_START = "critical", "worker cannot start"
     READER_ENDED = "error", "the process that reads files ended early"
@@ -64,6 +72,19 @@ _REMINDED = frozenset(
     (Event.TOO_MANY_CONNECTIONS, Event.SLOW_READERS, Event.WRONG_TOKENS, *_ENDS.values())
 )
 """Events that report many requests, or a lasting state."""
+
+_EACH = frozenset(
+    (
+        Event.RESPONSE,
+        Event.TOKEN_ADDED,
+        Event.TOKEN_USED,
+        Event.TOKEN_REVOKED,
+        Event.TOKEN_EXPIRED,
+        Event.TOKEN_LOST,
+        Event.TOKEN_VALID_AGAIN,
+    )
+)
+"""Events whose every line tells something else, so that none is suppressed."""
 
 request_id = ContextVar("request_id", default=b"")
 """The id of the request that runs; a bug is logged with it."""
@@ -120,7 +141,7 @@ def use_format(name: Literal["logfmt", "json"]) -> None:
 
 
 def _allowed(event: Event) -> bool:
-    if event is Event.RESPONSE:
+    if event in _EACH:
         return True
     now = monotonic()
     burst, pause = BURST, 1.0

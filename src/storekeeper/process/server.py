@@ -2,28 +2,24 @@
 
 import asyncio
 import math
-import os
 import signal
 import socket
 import sys
 import time
-import webbrowser
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from threading import Thread
 from types import FrameType
-from typing import NamedTuple
 
 import msgspec
 import uvicorn
 
-from storekeeper import __version__
 from storekeeper.api.metrics import Slots
 from storekeeper.domain.errors import CannotStart, CannotStartYet, Unavailable
 from storekeeper.domain.tokens import CONSOLE, console_link
-from storekeeper.log.events import Event, bridge_log, emit, use_format, write_line
+from storekeeper.log.events import Event, bridge_log, emit, use_format
 from storekeeper.process import supervisor, systemd
+from storekeeper.process.launch import Launch, announce
 from storekeeper.process.listener import (
     address_of,
     bind,
@@ -46,7 +42,7 @@ from storekeeper.process.supervisor import (
     log_stop,
 )
 from storekeeper.settings import Auth, Settings, is_loopback
-from storekeeper.storage.databases import absolute, database, ensure, refuse_gone
+from storekeeper.storage.databases import absolute, database, ensure, epoch, refuse_gone
 from storekeeper.storage.tokens import refuse_tokens
 
 GRACEFUL_TIMEOUT = 8
@@ -63,27 +59,6 @@ has closed its listener."""
 _ACCEPTS_PER_ITERATION = 16
 """Connections that are accepted in one loop iteration: a thousand clients at full speed are
 connected after 2 s."""
-
-
-class Launch(NamedTuple):
-    """What one start of the service has found out and opened."""
-
-    settings: Settings
-    """The operator's, with the address and the database that they led to, and with a mode unless
-    the database could not be reached."""
-
-    listener: socket.socket
-    is_passed: bool
-    """Whether systemd opened the listener."""
-
-    address: str
-    """Where clients find the service."""
-
-    console: str
-    """The path of the console, with the token of the demo."""
-
-    is_new: bool
-    """Whether this start made the database."""
 
 
 def serve(settings: Settings) -> int:
@@ -114,7 +89,7 @@ def _launch(settings: Settings, stack: ExitStack) -> Launch:
     elif settings.create:
         is_new = _make(settings)
     url = absolute(url)
-    auth = _prepare(url, auth)
+    auth, found = _prepare(url, auth)
     listen(listener, host, settings.port)
     settings = msgspec.structs.replace(
         settings,
@@ -126,7 +101,8 @@ def _launch(settings: Settings, stack: ExitStack) -> Launch:
         auth=auth,
     )
     address = address_of(listener, host)
-    return Launch(settings, listener, passed is not None, address, console, is_new)
+    is_passed = passed is not None
+    return Launch(settings, listener, is_passed, address, console, is_new, found)
 
 
 def _host(settings: Settings, passed: socket.socket | None) -> str:
@@ -156,16 +132,16 @@ def _make(settings: Settings) -> bool:
         ) from None
 
 
-def _prepare(url: str, auth: Auth | None) -> Auth | None:
-    """Prepare the database; return the mode, None if it can only be chosen once the database is
-    reachable. Raises CannotStart."""
+def _prepare(url: str, auth: Auth | None) -> tuple[Auth | None, str]:
+    """Prepare the database; return the mode and the epoch. If the database cannot be reached, the
+    mode may be None, which is chosen later, and the epoch is "". Raises CannotStart."""
     try:
         database(url).prepare()
         if auth is None:
             refuse_tokens(url)
+        return auth or "open", epoch(url, renew=False)
     except Unavailable:
-        return auth
-    return auth or "open"
+        return auth, ""
 
 
 def _refuse_another_start(settings: Settings) -> None:
@@ -182,13 +158,13 @@ def _refuse_another_start(settings: Settings) -> None:
 def _serve(launch: Launch) -> int:
     settings = launch.settings
     service = Service(settings, slots=_slots(settings.workers))
-    announce = partial(_announce, launch)
+    when_ready = partial(announce, launch)
     if settings.workers > 1:
         supervisor = Supervisor(
             settings.workers,
             partial(_run_worker, service, launch.listener),
             launch.listener,
-            announce,
+            when_ready,
             service.slots.release,
             settings.drain_delay,
             passed=launch.is_passed,
@@ -201,7 +177,7 @@ def _serve(launch: Launch) -> int:
     while len(listeners) < _ACCEPTS_PER_ITERATION:
         listeners.append(launch.listener.dup())
     service.on_sweep = systemd.Watchdog().feed
-    server = _Server(service, announce)
+    server = _Server(service, when_ready)
     try:
         return min(_run(server, listeners), 1)
     finally:
@@ -320,30 +296,3 @@ def _run(
     finally:
         ignore_signals()
     return CANNOT_START if server.service.cannot_start else int(not server.started)
-
-
-def _announce(launch: Launch) -> None:
-    settings = launch.settings
-    name = database(settings.database).name
-    link = f"{launch.address}{launch.console}"
-    has_link = launch.address.startswith("http")
-    if settings.log_format == "logfmt":
-        # It may be new because its name is mistyped, or its disk is not mounted.
-        shown = f"the new database {name}" if launch.is_new else name
-        where = f"; the console is at {link}" if has_link else ""
-        write_line(f"Storekeeper listens on {launch.address} with {shown}{where} (Ctrl-C stops it)")
-    emit(
-        Event.STARTED,
-        version=__version__,
-        database=name,
-        new=launch.is_new,
-        workers=settings.workers,
-        pid=os.getpid(),
-        address=launch.address,
-    )
-    if settings.open and has_link:
-        # On a thread, because a browser in a terminal ends only when it is closed.
-        Thread(target=webbrowser.open, args=(link,), daemon=True).start()
-    systemd.notify(b"READY=1")
-    if settings.auth == "open" and not is_loopback(settings.host):
-        emit(Event.OPEN_TO_ALL, address=launch.address)

@@ -25,6 +25,7 @@ from storekeeper.http.peers import TrustedPeers
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.runtime import Observer, Runtime, Served
 from storekeeper.log.events import Event, emit, flush, use_format, write_line
+from storekeeper.process.audit import Audit, Shared
 from storekeeper.process.supervisor import CANNOT_START
 from storekeeper.settings import Settings, from_environment, make
 from storekeeper.storage import clock
@@ -54,6 +55,7 @@ class Service:
         self.settings = settings
         self._is_guest = guest
         self.slots, self.number = slots or Slots(), 0
+        self._shared = Shared(settings.workers)
         self.cannot_start = self.draining = False
         self.on_sweep: Callable[[], None] | None = None
         self._runtime: Runtime | None = None
@@ -147,6 +149,9 @@ class Service:
             await tokens.refresh()
             self._tasks.append(asyncio.create_task(tokens.keep_fresh()))
         self._make_runtime(collection, tokens)
+        if not settings.demo:  # its token is not the operator's
+            audit = Audit(collection, self._shared)
+            self._tasks.append(asyncio.create_task(audit.watch()))
         return collection
 
     def _make_runtime(self, collection: Collection, tokens: TokenTable | None) -> None:

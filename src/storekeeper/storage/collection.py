@@ -20,7 +20,7 @@ from storekeeper.domain.parameters import Parameter
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
 from storekeeper.domain.stores import Store
-from storekeeper.domain.tokens import Token
+from storekeeper.domain.tokens import Token, Traces
 from storekeeper.storage import intake
 from storekeeper.storage.intake import Session
 
@@ -293,6 +293,15 @@ class Collection(Protocol):
 
     async def tokens(self) -> Sequence[Token]:
         """Return the tokens that are not revoked."""
+
+    async def all_tokens(self) -> Sequence[Token]:
+        """Return all tokens, also those that are revoked."""
+
+    async def traces(self) -> Traces:
+        """Return the traces that commands leave."""
+
+    async def restored(self) -> int | None:
+        """Return when this database was restored, in ms since 1970, None if nothing tells."""
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         """Record that tokens were used at `now`, in ms since 1970, but for each only once in

@@ -89,6 +89,10 @@ ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 GOOD_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
 """The statement that selects what `Collection.tokens` returns."""
 
+COUNTED_TOKENS = """(SELECT count(*) FROM tokens), (SELECT count(revoked) FROM tokens),
+  (SELECT count(used) FROM tokens)"""
+"""Selects how many tokens there are, were revoked, and were used: the end of `Traces`."""
+
 SCHEMA_NUMBER = 9
 """The number of the first schema that has a way to later ones: those before it were never
 released."""

@@ -12,7 +12,7 @@ from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.stores import Store
-from storekeeper.domain.tokens import Token
+from storekeeper.domain.tokens import Token, Traces
 from storekeeper.storage import intake
 from storekeeper.storage.collection import (
     Collection,
@@ -101,6 +101,17 @@ class PostgresCollection(QueuedWrites, Collection):
     async def tokens(self) -> Sequence[Token]:
         (result,) = await self._pool.execute((b"tokens", ()))
         return [Token(*row) for row in rows(result)]
+
+    async def all_tokens(self) -> Sequence[Token]:
+        (result,) = await self._pool.execute((b"all tokens", ()))
+        return [Token(*row) for row in rows(result)]
+
+    async def traces(self) -> Traces:
+        (result,) = await self._pool.execute((b"traces", ()))
+        return Traces(*single_row(rows(result)))
+
+    async def restored(self) -> None:
+        return None  # a restore fills an empty database, which a service finds only then
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         await self._pool.execute((b"used", (array(numbers), now)))

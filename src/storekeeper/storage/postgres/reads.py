@@ -39,6 +39,8 @@ from storekeeper.storage.postgres.pipeline import (
 from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from storekeeper.storage.sql import (
+    ALL_TOKENS,
+    COUNTED_TOKENS,
     FIELDS,
     GOOD_TOKENS,
     STORES,
@@ -118,6 +120,8 @@ STATEMENTS = {
         WHERE low < high)
       SELECT max(low) FROM search) LIMIT 1) AS was ON true WHERE one = 1""",
     b"tokens": GOOD_TOKENS,
+    b"all tokens": ALL_TOKENS,
+    b"traces": f"SELECT version, epoch, {COUNTED_TOKENS} FROM {_ROW}",
     b"figures": f"""SELECT pg_catalog.pg_database_size(pg_catalog.current_database()), backed_up
       FROM {_ROW}""",
 }

@@ -15,7 +15,7 @@ from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import CLOSED, Outcome, Unavailable
 from storekeeper.domain.stores import Store
-from storekeeper.domain.tokens import USED_INTERVAL, Token
+from storekeeper.domain.tokens import USED_INTERVAL, Token, Traces
 from storekeeper.log.events import Event, emit
 from storekeeper.storage import intake
 from storekeeper.storage.collection import (
@@ -140,6 +140,15 @@ class SqliteCollection(QueuedWrites, Collection):
 
     async def tokens(self) -> Sequence[Token]:
         return self._reader.read(self._reader.tokens)
+
+    async def all_tokens(self) -> Sequence[Token]:
+        return self._reader.read(self._reader.all_tokens)
+
+    async def traces(self) -> Traces:
+        return self._reader.read(self._reader.traces)
+
+    async def restored(self) -> int | None:
+        return replacement.restored(self._path, self.state().epoch)
 
     async def mark_used(self, numbers: Iterable[int], now: int) -> None:
         def mark() -> None:

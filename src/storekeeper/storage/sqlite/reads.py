@@ -20,7 +20,7 @@ from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.stores import MAX_INTEGER, Store
-from storekeeper.domain.tokens import Token
+from storekeeper.domain.tokens import Token, Traces
 from storekeeper.storage.collection import (
     Listing,
     Moment,
@@ -31,7 +31,9 @@ from storekeeper.storage.collection import (
 )
 from storekeeper.storage.kept_ids import LongLists
 from storekeeper.storage.sql import (
+    ALL_TOKENS,
     CONTENT,
+    COUNTED_TOKENS,
     FIELDS,
     GOOD_TOKENS,
     changes_statement,
@@ -142,6 +144,15 @@ class Reader(ReadTransaction):
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
         return [Token(*row) for row in self._execute(GOOD_TOKENS)]
+
+    def all_tokens(self) -> Sequence[Token]:
+        """Return what `Collection.all_tokens` does."""
+        return [Token(*row) for row in self._execute(ALL_TOKENS)]
+
+    def traces(self) -> Traces:
+        """Return what `Collection.traces` does."""
+        _, version, epoch = self.state()
+        return Traces(version, epoch, *self._execute(f"SELECT {COUNTED_TOKENS}").get)
 
     def backed_up(self) -> int | None:
         """Return when the latest backup was made, in ms since 1970."""

@@ -20,6 +20,9 @@ from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.sqlite import place, schema
 from storekeeper.storage.sqlite.snapshot import SourceSnapshot
 
+_ASIDE_TIME = "%Y-%m-%d-%H%M%S"
+"""The time of a restore in the new name of the old file: local time."""
+
 
 @contextmanager
 def held(path: Path) -> Iterator["Place"]:
@@ -152,8 +155,22 @@ def _has_content(file: Path) -> bool:
     return False
 
 
+def restored(path: Path, epoch: str) -> int | None:
+    """Return when a restore gave a database its epoch, in ms since 1970, as the name of the file
+    that it put aside tells; None if there is no such file."""
+    path = Path(os.path.realpath(path))
+    before, after = f"{path.stem}{place.BEFORE}", f"-{epoch}{path.suffix}"
+    with suppress(OSError):
+        for name in [file.name for file in path.parent.iterdir()]:
+            if name.startswith(before) and name.endswith(after):
+                with suppress(ValueError, OverflowError):
+                    text = name.removeprefix(before).removesuffix(after)
+                    return int(time.mktime(time.strptime(text, _ASIDE_TIME))) * 1000
+    return None
+
+
 def _name_aside(path: Path, epoch: str) -> str:
-    now = time.strftime("%Y-%m-%d-%H%M%S")
+    now = time.strftime(_ASIDE_TIME)
     return f"{path.stem}{place.BEFORE}{now}-{epoch}{path.suffix}"
 
 
