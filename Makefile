@@ -36,7 +36,7 @@ quick: check  ## format, lint, types, the shape, the pages, and the tests of the
 	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=quick -k "not postgres" --quiet --no-header \
 	  tests/api tests/concurrency tests/domain $(SHAPE_AND_PAGES)
 
-test: check  ## everything that can run here; a test that lacks a program is skipped with the reason
+test: check .venv/.generators  ## everything that can run here; a test that lacks a program is skipped with the reason
 	@$(BIN)/python -m pytest --numprocesses=$(TESTS_AT_ONCE) --maxschedchunk=16
 
 again: .venv/.dev  ## the tests that failed last, one at a time
@@ -69,7 +69,7 @@ bench-ab: .venv/.dev  ## compares two checkouts by processor time per request; A
 bench-scaling: .venv/.dev  ## one and two instances over one PostgreSQL, into docs/evidence/scaling.md
 	@$(BIN)/python -m bench.scaling
 
-thorough: .venv/.dev  ## all tests, including those that are more of the same
+thorough: .venv/.dev .venv/.generators  ## all tests, including those that are more of the same
 	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=thorough -m ""
 
 fuzz-api: .venv/.dev  ## 1,000 examples of every operation, made from the OpenAPI document
@@ -126,6 +126,12 @@ another-python:
 .venv/.dev: .venv/.run requirements/dev.txt
 	@echo "Installing the pinned development tools into .venv ..."
 	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+.venv/.generators: .venv/.dev requirements/generators.txt
+	@echo "Installing the pinned generators of clients into .venv/generators ..."
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/generators
+	@$(BIN)/uv pip install --quiet --python .venv/generators --require-hashes -r requirements/generators.txt
 	@touch $@
 
 .venv/.audit: .venv/.run requirements/audit.txt

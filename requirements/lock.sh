@@ -12,3 +12,4 @@ compile requirements/build.in -c requirements/run.txt -o requirements/build.txt
 compile pyproject.toml --all-extras requirements/build.in requirements/dev.in \
   -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
 compile requirements/audit.in -o requirements/audit.txt
+compile requirements/generators.in -o requirements/generators.txt

@@ -61,6 +61,7 @@ SCOPES = {
     "/api/stores": READS,
     "/api/stores/{id}": READS,
     "/api/changes": READS,
+    "/api/changes/stream": READS,
     "/api/export": READS,
     "/api/imports": READS,
     "/api/imports/undo": READS,
@@ -120,10 +121,12 @@ async def test_every_route_and_method_asks_for_its_token(mode: str, tmp_path: Pa
             for method in METHODS:
                 if path == "*" and method != "OPTIONS":
                     continue  # no request
-                expected = (await exchange(served, sent(method, path, None))).status
+                # A stream that is refused ends.
+                target = path.replace("/stream", "/stream?order=desc")
+                expected = (await exchange(served, sent(method, target, None))).status
                 assert expected not in (401, 403)
                 for state, cell in zip(STATES, CELLS[mode, SCOPES[path][method]], strict=True):
-                    response = await exchange(service, sent(method, path, tokens[state]))
+                    response = await exchange(service, sent(method, target, tokens[state]))
                     assert response.status == (cell or expected), (method, path, state)
                     assert ("www-authenticate" in response.headers) == (cell is not None)
 
@@ -502,4 +505,5 @@ async def test_the_document_has_the_very_refusals_and_the_scheme(tmp_path: Path)
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            assert bool(operation["security"]) == (SCOPES[path][method.upper()] != "none")
+            guarded = operation.get("security", document["security"])
+            assert bool(guarded) == (SCOPES[path][method.upper()] != "none")

@@ -41,6 +41,7 @@ ROUTES = (
     Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "PATCH", "OPTIONS")),
     Route("export", "/api/export", _READ),
     Route("changes", "/api/changes", _READ),
+    Route("stream", "/api/changes/stream", _READ),
     Route("imports", "/api/imports", ("POST", "OPTIONS"), body=BodyLimit(64 * 2**20, 120.0, 10.0)),
     Route("undo", "/api/imports/undo", ("POST", "OPTIONS")),
     Route("me", "/api/me", _READ),

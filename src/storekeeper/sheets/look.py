@@ -211,7 +211,7 @@ def _shown_columns(file: File, proposal: Proposal, survey: Survey) -> list[Colum
             survey.examples(place),
             column.filled,
             column.distinct,
-            proposal.uses[place],
+            proposal.uses[place] or None,
             proposal.roles[place],
         )
         for place, column in enumerate(file.columns[:MAX_COLUMNS_SHOWN])

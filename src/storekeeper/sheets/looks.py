@@ -29,7 +29,7 @@ class ColumnLook(msgspec.Struct, frozen=True, rename="camel"):
     """A column of a file: its name, or its number without a header; how many rows have a cell of
     it, and how many different ones these are, None if they were not counted to the end.
 
-    `use` is what the proposal makes of it: name, address, key, version, or "" for nothing;
+    `use` is what the proposal makes of it: name, address, key, version, or None for nothing;
     `looks_like` is what its heading says.
     """
 
@@ -37,7 +37,7 @@ class ColumnLook(msgspec.Struct, frozen=True, rename="camel"):
     examples: list[str]
     filled: int
     distinct: int | None
-    use: str
+    use: str | None
     looks_like: str
 
 

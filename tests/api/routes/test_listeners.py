@@ -68,6 +68,20 @@ def listen(service: Inside, query: str = "", *fields: str) -> tuple[Connection, 
     return connection, line
 
 
+async def test_the_path_of_the_stream_gives_events_whatever_a_client_accepts(
+    tmp_path: Path,
+) -> None:
+    async with inside(tmp_path) as service:
+        await exchange(service, create("First"))
+        connection, line = service.connect()
+        asked = request("GET", "/api/changes/stream?after=0", None, "Accept: application/json")
+        connection.data_received(asked)
+        await until(lambda: seqs(line))
+        await exchange(service, create("Second"))
+        await until(lambda: seqs(line) == [1, 2])
+        assert b"content-type: text/event-stream" in line.sent
+
+
 def seqs(line: Line) -> list[int]:
     """Return the numbers of the changes that a client received."""
     return [int(seq) for seq in re.findall(rb"id: (\d+)\.\w+\nevent: change", line.sent)]

@@ -1,4 +1,4 @@
-"""The route /api/changes: pages and server-sent events (decisions 40, 45, 51).
+"""The routes /api/changes and /api/changes/stream: pages and events (decisions 40, 45, 51).
 
 What listeners share is in `watch.py`; each of them is served at the pace of its client.
 """
@@ -48,17 +48,23 @@ class Feed:
         self._watch: Watch | None = None
         """The latest watch; it has ended if it has no listener."""
         self.refused = 0
-        self.planners: Mapping[str, Planner] = {"changes": self._plan}
+        self.planners: Mapping[str, Planner] = {
+            "changes": self._plan,
+            "stream": self._plan_stream,
+        }
 
     @property
     def listeners(self) -> Sized:
         """What wakes each open stream."""
         return self._watch.listeners if self._watch else frozenset()
 
-    def _plan(self, _method: str, headers: Fields) -> RequestPlan:
+    def _plan(self, method: str, headers: Fields) -> RequestPlan:
         if _wants_events(field(headers, b"accept") or b""):
-            return RequestPlan(partial(self._listen, field(headers, b"last-event-id")))
+            return self._plan_stream(method, headers)
         return RequestPlan(partial(self._read, read_if_none_match(headers)))
+
+    def _plan_stream(self, _method: str, headers: Fields) -> RequestPlan:
+        return RequestPlan(partial(self._listen, field(headers, b"last-event-id")))
 
     # Pages.
 
