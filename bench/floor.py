@@ -27,7 +27,7 @@ import uvloop
 
 from storekeeper.domain.search import folded
 from storekeeper.storage.sqlite import connections
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ndate: %b\r\n"

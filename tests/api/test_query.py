@@ -69,7 +69,7 @@ def next_of(response: Response) -> str | None:
         ("?q=a+a&limit=1&after=3", [5], None),
         ("?q=4", [4], None),
         ("?q=&limit=4", [1, 2, 3, 4], "q=&limit=4&after=4"),
-        ("?q=+&limit=4", [1, 2, 3, 4], "q=+&limit=4&after=4"),
+        ("?q=+&limit=4", [], None),
         ("?q=%ff", [], None),
         ("?q=a%00", [], None),
         ("?q=6", [], None),

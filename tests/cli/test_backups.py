@@ -364,7 +364,7 @@ def test_a_damaged_page_is_found_and_what_is_no_database_cannot_be_verified(
 
 
 _HISTORY = """WITH RECURSIVE n(seq) AS (SELECT 4 UNION ALL SELECT seq + 1 FROM n WHERE seq < ?1)
-  INSERT INTO changes_10 (seq, store_id, name, at, count, token_number)
+  INSERT INTO changes_11 (seq, store_id, name, at, count, token_number)
   SELECT seq, (seq - 1) % 3 + 1, 'Name ' || seq, 9000000000000, 3, 0 FROM n"""
 _NOW = """UPDATE stores SET (version, name, address, folded, folded_name) =
   (SELECT seq, name, NULL, lower(name), lower(name) FROM changes WHERE store_id = id

@@ -20,7 +20,7 @@ from tests.harness.collection import create, now, numbered, replace, run, state,
 from tests.harness.databases import Database, handle
 from tests.harness.loading import add_all
 
-LETTERS = "aAbB01 \t\u00a0äÄa\u0308ßsSİi\u0131\u017fﬁf%_*\"'\\,店\ufdfa\u0435\u0401\U0001f3ea"
+LETTERS = "aAbB01’'–-æø \t\u00a0äÄa\u0308ßsSİi\u0131\u017fﬁf%_*\"'\\,店\ufdfa\u0435\u0401\U0001f3ea"
 TEXTS = st.text(LETTERS, max_size=12)
 LONG = TEXTS.map(lambda text: text + "x" * (498 - len(text)) + "YÄZ")
 PAYLOADS = st.builds(Payload, TEXTS.filter(bool), st.none() | TEXTS | LONG)
@@ -52,13 +52,15 @@ async def found_by(collection: Collection, q: str) -> list[int]:
 
 
 def with_words(everything: Sequence[dict[str, Any]], q: str) -> list[int]:
-    """Return the ids of the stores that have all words, by Python's `in`."""
+    """Return the ids of the stores that have all words, by Python's `in`; none without words."""
+    words = search.words_of(q)
     return [
         store["id"]
         for store in everything
-        if all(
+        if words
+        and all(
             word in fold(store["name"]) or word in fold((store["address"] or "")[:500])
-            for word in fold(q).split()
+            for word in words
         )
     ]
 
@@ -110,19 +112,30 @@ class TestSearches:
     async def test_signs_of_other_search_languages_mean_themselves(
         self, database: Database
     ) -> None:
-        names = ["100%", "a_b", "a*b", 'the "A"', "a\\b", "O'Hare", "(x)", "^a.c$"]
+        names = ["100%", "a_b", "a*b", 'the "A"', "a\\b", "O'Hare", "x+", "^a.c$"]
         async with handle(database) as collection:
             await add_all(collection, (Payload(name) for name in [*names, "axb"]))
             for id, name in enumerate(names, 1):
                 assert await found_by(collection, name) == [id]
 
-    async def test_nothing_but_blanks_finds_all_and_a_null_character_none(
+    async def test_a_query_without_a_word_finds_at_most_a_whole_key(
         self, database: Database
     ) -> None:
         async with handle(database) as collection:
-            await add_all(collection, numbered(3))
-            assert await found_by(collection, " \t") == [1, 2, 3]
-            assert await found_by(collection, "store\0") == []
+            await add_all(collection, [*numbered(2), Payload("O'Hare - (north)", "—")])
+            add_keys(database, (2, "Code", "-"))
+            for q in (" \t", "’", "—", "\u00ad", "(", "store\0"):
+                assert await found_by(collection, q) == []
+            assert await found_by(collection, "-") == [2]
+
+    async def test_a_store_is_found_however_its_name_is_spelled(self, database: Database) -> None:
+        names = ["McDonald’s", "L'Église", "12–14 Quay", "Łódź", "Tromsø Æbler", "So\u00adho"]
+        queries = ["mcdonald's", "l’eglise,", "12-14", "lodz", "aebler tromso", "soho"]
+        async with handle(database) as collection:
+            await add_all(collection, map(Payload, names))
+            for id, q in enumerate(queries, 1):
+                assert await found_by(collection, q) == [id]
+                assert await found_by(collection, names[id - 1]) == [id]
 
     async def test_the_store_of_that_number_comes_first_and_once(self, database: Database) -> None:
         async with handle(database) as collection:
@@ -242,8 +255,8 @@ class TestSearches:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ()),
-        ("b AAA  cc", ("aaa", "cc", "b")),
+        ("", ("  ",)),
+        ("b, AAA  cc", ("aaa", "cc", "b")),
         ("x" * 200, ("x" * 200,)),
         ("a b c d e f g h", (*"abcdefgh",)),
     ],

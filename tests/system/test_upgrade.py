@@ -15,20 +15,20 @@ from tests.harness.databases import Database
 from tests.harness.process import Running, run, serving
 
 COLUMNS = "one, count, version, at, epoch, backed_up, folding"
-VIEW_OF_CHANGES = "CREATE VIEW changes_10 AS SELECT * FROM changes_11"
+VIEW_OF_CHANGES = "CREATE VIEW changes_11 AS SELECT * FROM changes_12"
 VIEW_OF_COLLECTION = (
-    f"CREATE VIEW collection_10 AS SELECT {COLUMNS} FROM collection_11 GROUP BY {COLUMNS}"
+    f"CREATE VIEW collection_11 AS SELECT {COLUMNS} FROM collection_12 GROUP BY {COLUMNS}"
 )
 EDITS = {
-    "sqlite": (
-        'CHANGES_TABLE = "changes_10"',
+    "sqlite/migrations.py": (
         'CHANGES_TABLE = "changes_11"',
-        "ALTER TABLE changes_10 RENAME TO changes_11; " + VIEW_OF_CHANGES,
+        'CHANGES_TABLE = "changes_12"',
+        "ALTER TABLE changes_11 RENAME TO changes_12; " + VIEW_OF_CHANGES,
     ),
-    "postgres": (
-        'COLLECTION_TABLE = "collection_10"',
+    "postgres/schema.py": (
         'COLLECTION_TABLE = "collection_11"',
-        "ALTER TABLE collection_10 RENAME TO collection_11; " + VIEW_OF_COLLECTION,
+        'COLLECTION_TABLE = "collection_12"',
+        "ALTER TABLE collection_11 RENAME TO collection_12; " + VIEW_OF_COLLECTION,
     ),
 }
 """What a release with a next schema changes: the name of the table that writers use, and a
@@ -42,12 +42,12 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a copy of the source that has one more migration on both databases."""
     folder = tmp_path_factory.mktemp("next")
     shutil.copytree(ROOT / "src/storekeeper", folder / "storekeeper")
-    for kind, (old, new, migration) in EDITS.items():
-        module = folder / f"storekeeper/storage/{kind}/schema.py"
+    for name, (old, new, migration) in EDITS.items():
+        module = folder / "storekeeper/storage" / name
         text = module.read_text()
-        last = "MIGRATIONS: tuple[str, ...] = (_TO_10,)"
+        last = "MIGRATIONS: tuple[str, ...] = (_TO_10, _TO_11)"
         assert text.count(old) == text.count(last) == 1
-        more = f"_TO_11 = {migration!r}\n\n{last.replace('(_TO_10,)', '(_TO_10, _TO_11)')}"
+        more = f"_TO_12 = {migration!r}\n\n{last.removesuffix(')')}, _TO_12)"
         module.write_text(text.replace(old, new).replace(last, more))
     return folder
 

@@ -2,9 +2,13 @@
 
 import { tokenMark } from "./api.js";
 import { h } from "./dom.js";
+import { IGNORED, PLAIN_SIGNS, SPELLINGS } from "./folding.js";
 import { words } from "./words.js";
 
 const MAX_SHOWN = 300;
+const BLANKS = /[\s\x1c-\x1f\x85]+/gu;
+const TRIMMED = `(?:(?![${PLAIN_SIGNS}])\\p{P})+`;
+const ENDS = new RegExp(`^${TRIMMED}|${TRIMMED}$`, "gu");
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const thisYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long" });
 const otherYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
@@ -52,10 +56,21 @@ export function difference(before, after) {
     );
 }
 
-const folded = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toUpperCase().toLowerCase();
+/** Fold a character as the search does: case, marks, spellings that people type. */
+function foldedLetter(letter) {
+  if (letter < "\x80" && letter !== "`") return letter.toLowerCase();
+  const plain = letter.replace(/[´\u1ffd]/u, "'").normalize("NFKD").replace(IGNORED, "");
+  const caseless = plain.toLowerCase().toUpperCase().toLowerCase(); // in two steps from ẞ to ss
+  return [...caseless].map((each) => SPELLINGS[each] ?? each).join("");
+}
 
-/** Fold a text as the search does: case and marks aside. */
-export const fold = (text) => folded(text).replace(/\s+/gu, " ").trim();
+/** Fold a text as the search does. */
+export const fold = (text) => [...text].map(foldedLetter).join("").replace(BLANKS, " ").trim();
+
+/** Return the folded words of a search, without the punctuation at their ends. */
+export const wordsOf = (text) => fold(text).split(" ").map(trimmed).filter(Boolean);
+
+const trimmed = (word) => (/^"+$/.test(word) ? '"' : word.replace(ENDS, ""));
 
 /** Return the pieces of a text, with a `mark` around each place where one of the folded words is found. */
 export function marked(text, needles) {
@@ -63,7 +78,9 @@ export function marked(text, needles) {
   const [places, hay] = [[], []];
   let at = 0;
   for (const letter of text) {
-    for (const part of folded(letter)) {
+    const parts = foldedLetter(letter);
+    if (!parts && places.length) places.at(-1)[1] = at + letter.length; // an accent belongs to its letter
+    for (const part of parts) {
       hay.push(part);
       for (let unit = 0; unit < part.length; unit++) places.push([at, at + letter.length]);
     }

@@ -2,7 +2,7 @@
 
 import { cursorOf, feed, isNewer, request, send } from "./api.js";
 import { button, debounce, download, h, icon, say } from "./dom.js";
-import { cut, fold, marked } from "./format.js";
+import { cut, fold, marked, wordsOf } from "./format.js";
 import { recall } from "./keep.js";
 import { MAX_QUERY } from "./limits.js";
 import { notify } from "./notice.js";
@@ -59,7 +59,7 @@ export class List {
   async show(q, again = false) {
     if (q === null || (q === this.q && !again)) return;
     this.q = q;
-    this.needles = fold(q).split(" ").filter(Boolean);
+    this.needles = wordsOf(q);
     if (document.activeElement !== this.field) this.field.value = q;
     await this.load(false);
   }
@@ -191,7 +191,7 @@ export class List {
     const created = type === "created";
     if (created && this.total !== null) this.total = Math.max(this.total, store.id);
     const hay = fold(`${store.name} ${store.address ?? ""}`);
-    const isFound = this.needles.every((needle) => hay.includes(needle));
+    const isFound = (this.needles.length || !this.q) && this.needles.every((needle) => hay.includes(needle));
     if (known || (created && isFound && !this.next && this.shown === this.q)) this.put(store, version, tag);
     if (created && this.shown === this.q) this.settle();
   }

@@ -2,7 +2,7 @@
 
 import { cursorOf, epochOf, feed, latest, request, send } from "./api.js";
 import { button, find, h } from "./dom.js";
-import { clockTime, day, difference, fold, who } from "./format.js";
+import { clockTime, day, difference, fold, who, wordsOf } from "./format.js";
 import { keepHere, recall } from "./keep.js";
 import { me } from "./me.js";
 import { own } from "./outbox.js";
@@ -123,7 +123,7 @@ export class Recent {
 
   /** The changes that the filter lets through. */
   get filtered() {
-    const needles = fold(this.filter.value).split(" ").filter(Boolean);
+    const needles = wordsOf(this.filter.value);
     if (!needles.length) return this.changes;
     return this.changes.filter((change) => {
       const { id, name } = change.store;

@@ -18,6 +18,10 @@ MOVED_PROBLEM = (
     "its list was moved to another database (storekeeper copy --move): name that one, or make this"
     " a list of its own again (storekeeper epoch --new)"
 )
+MOVED_BEFORE_PROBLEM = (
+    "its list was moved to another database (storekeeper copy --move) by an older Storekeeper: name"
+    " that one, or make this a list of its own again with that version (storekeeper epoch --new)"
+)
 
 
 class Outcome(StrEnum):

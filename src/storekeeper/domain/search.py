@@ -25,23 +25,73 @@ MAX_AT_ONCE = 2
 
 TOO_LONG = "The search takes too long: narrow the search"
 
-FOLDING = 1
+FOLDING = 2
 """The number of what `fold` does to a text. Raise it together with a migration whenever that
 changes: then the first start folds the texts of all stores again."""
+
+SPELLINGS = {
+    "'": "`´‘’‚‛′‵ʻʼʽꞌ",
+    '"': "“”„‟«»",
+    "-": "‐‒–—―−",
+    "/": "⁄∕",
+    "l": "ł",
+    "o": "ø",
+    "d": "đð",
+    "i": "ı",
+    "h": "ħ",
+    "t": "ŧ",
+    "ae": "æ",
+    "oe": "œ",
+    "th": "þ",
+}
+"""What people type, and the characters that count as it."""
+
+INVISIBLE = (
+    (0x00AD, 0x00AD),  # the soft hyphen
+    (0x034F, 0x034F),
+    (0x061C, 0x061C),
+    (0x180B, 0x180F),
+    (0x200B, 0x200F),  # of no width, joiners, directions
+    (0x202A, 0x202E),
+    (0x2060, 0x206F),
+    (0xFE00, 0xFE0F),  # variations of the character before
+    (0xFEFF, 0xFEFF),
+    (0xE0000, 0xE0FFF),
+)
+"""The ranges of characters that do not count: one neither sees nor types them."""
+
+PLAIN_SIGNS = "%_*"
+"""The punctuation that is looked for at the ends of words too (decision 39)."""
 
 _NEVER = "  "
 """Occurs in no text that is searched: those have no two blanks side by side."""
 
+LAST_COMBINING = 0x1EFFF
+"""Characters after this one are not combined with others."""
+
+TYPED = {character: typed for typed, characters in SPELLINGS.items() for character in characters}
+"""What people type for each character of SPELLINGS."""
+
+_MAP = {
+    **{ord(character): typed for character, typed in TYPED.items()},
+    **{code: None for first, last in INVISIBLE for code in range(first, last + 1)},
+}
+
 
 def fold(text: str) -> str:
-    """Return a text without case and marks (NFKD without combining marks, casefolded), its runs
-    of blanks as one."""
+    """Return a text as it is searched and sorted: without case and marks (NFKD without combining
+    marks, casefolded) and invisible characters, its runs of blanks as one, and with the spellings
+    that people type."""
     if text.isascii():
         text = text.lower()
     else:
+        # NFKD would make a blank and a mark of it.
+        text = text.replace("´", "'").replace("\u1ffd", "'")
         decomposed = unicodedata.normalize("NFKD", text)
         text = "".join(filterfalse(unicodedata.combining, decomposed)).casefold()
-    return " ".join(text.split())
+        if not text.isascii():
+            text = text.translate(_MAP)
+    return " ".join(text.replace("`", "'").split())
 
 
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
@@ -93,11 +143,31 @@ class Search(NamedTuple):
         return min(after, MAX_INTEGER), self.id, *words, limit, self.text
 
 
+def words_of(text: str) -> list[str]:
+    """Return the folded words of what a client searches for, without the punctuation at their
+    ends; none of them is empty."""
+    return [word for word in map(_trimmed, fold(text).split()) if word]
+
+
+def _trimmed(word: str) -> str:
+    inner = [place for place, sign in enumerate(word) if not _is_trimmed(sign)]
+    if inner:
+        return word[inner[0] : inner[-1] + 1]
+    return '"' if word.strip('"') == "" else ""
+
+
+def _is_trimmed(sign: str) -> bool:
+    return unicodedata.category(sign).startswith("P") and sign not in PLAIN_SIGNS
+
+
 def parse(text: str) -> Search | None:
-    """Return what a text searches for, None if it has too many characters or words."""
+    """Return what a text searches for, None if it has too many characters or words.
+
+    A text without words finds nothing but the store that has it as a key.
+    """
     if len(text) > MAX_LENGTH:
         return None
-    words = fold(text).split()
+    words = words_of(text) or [_NEVER]
     if len(words) > MAX_WORDS:
         return None
     text = text.strip()

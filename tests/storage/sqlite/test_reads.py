@@ -12,7 +12,7 @@ from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.stores import Payload
 from storekeeper.storage.collection import Listing, Moment, Query
 from storekeeper.storage.sqlite import connections, reads
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 from storekeeper.storage.sqlite.snapshot import RENEW_EPOCH
 from tests.harness.client import load
 from tests.harness.databases import make_file

@@ -17,7 +17,7 @@ from storekeeper.domain.errors import CannotStart, CannotStartYet
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import backups, databases, verification
 from storekeeper.storage.sqlite import connections, place, schema
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 from tests.harness.cases import case
 from tests.harness.client import load
 from tests.harness.databases import Sqlite

@@ -19,7 +19,7 @@ from storekeeper.domain.stores import EXAMPLES
 from storekeeper.storage import databases, intake, tokens
 from storekeeper.storage.sql import SCHEMA_NUMBER
 from storekeeper.storage.sqlite import SqliteCollection, connections, schema
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE, MIGRATIONS
 from storekeeper.storage.sqlite.session import open_session
 from storekeeper.storage.sqlite.snapshot import snapshot
 from storekeeper.storage.verification import verify
@@ -87,7 +87,7 @@ def test_a_later_migration_upgrades_and_keeps_the_stores(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "ALTER TABLE second ADD COLUMN b TEXT;")
+        schema, "MIGRATIONS", (*MIGRATIONS, SECOND, "ALTER TABLE second ADD COLUMN b TEXT;")
     )
     make_file(path)
     with connected(path) as connection:
@@ -100,9 +100,7 @@ def test_a_migration_that_fails_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = inside(path.parent)
-    monkeypatch.setattr(
-        schema, "MIGRATIONS", (*schema.MIGRATIONS, SECOND, "CREATE TABLE stores (again);")
-    )
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, SECOND, "CREATE TABLE stores (again);"))
     with pytest.raises(CannotStart):
         make_file(path)
     assert inside(path.parent) == before
@@ -115,7 +113,7 @@ def test_a_start_waits_for_one_that_upgrades_but_not_for_ever(
         schema,
         "MIGRATIONS",
         (
-            *schema.MIGRATIONS,
+            *MIGRATIONS,
             SECOND,
         ),
     )
@@ -243,7 +241,7 @@ def test_a_process_of_an_older_version_reads_but_writes_nothing_more(
             old.execute(f"CREATE {what}")
         insert = f"INSERT INTO {CHANGES_TABLE} VALUES (6, 1, 'E', NULL, 60, 5, 0, NULL)"
         old.execute(f"BEGIN IMMEDIATE; {insert}; ROLLBACK")
-        monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, UPGRADE))
+        monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, UPGRADE))
         make_file(path)
         with pytest.raises(apsw.SQLError, match="it is a view"):
             old.execute(insert)
@@ -261,7 +259,7 @@ def test_a_table_of_somebody_else_that_an_upgrade_needs_is_named(
         schema,
         "MIGRATIONS",
         (
-            *schema.MIGRATIONS,
+            *MIGRATIONS,
             SECOND,
         ),
     )
@@ -279,7 +277,7 @@ def test_only_the_service_upgrades_a_file(path: Path, monkeypatch: pytest.Monkey
         schema,
         "MIGRATIONS",
         (
-            *schema.MIGRATIONS,
+            *MIGRATIONS,
             SECOND,
         ),
     )
@@ -302,7 +300,7 @@ def test_a_file_that_another_start_upgrades_meanwhile_is_whole(
         def trace(_cursor: apsw.Cursor, statement: str, _bindings: object) -> bool:
             if "user_version" in statement:
                 monkeypatch.setattr(schema, "open_read_only", look)
-                monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, UPGRADE))
+                monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, UPGRADE))
                 with closing(connections.connect(path)) as other:
                     schema.upgrade_schema(other)
             return True

@@ -1,5 +1,7 @@
 """The console at /console/, with the files of `storekeeper/console`; and /, which leads there."""
 
+import json
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +22,22 @@ export const MAX_BODY = {MAX_BODY_BYTES};
 """
 _FILES: dict[bytes, Path | bytes] = {path.name.encode(): path for path in _FOLDER.iterdir()}
 _FILES[b"limits.js"] = _LIMITS.encode()
+
+
+def _folding() -> str:
+    """Return what the page needs to fold texts as the search does, so that it marks what was
+    found."""
+    marks = filter(unicodedata.combining, map(chr, range(search.LAST_COMBINING + 1)))
+    ignored = [f"\\u{{{ord(mark):x}}}" for mark in marks]
+    ignored += [f"\\u{{{first:x}}}-\\u{{{last:x}}}" for first, last in search.INVISIBLE]
+    return f"""// How the search folds texts, from `domain/search.py`.
+export const SPELLINGS = {json.dumps(search.TYPED)};
+export const IGNORED = /[{"".join(ignored)}]/gu;
+export const PLAIN_SIGNS = {json.dumps(search.PLAIN_SIGNS)};
+"""
+
+
+_FILES[b"folding.js"] = _folding().encode()
 
 # Only its own scripts, styles and requests; no text can become a script or markup.
 _POLICY = (

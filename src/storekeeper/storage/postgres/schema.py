@@ -5,8 +5,9 @@ from typing import Any
 
 import psycopg
 
-from storekeeper.domain.errors import MOVED_PROBLEM, Missing, WrongDatabase
-from storekeeper.domain.search import FOLDING, MAX_SEARCHED_LENGTH, fold, folded
+from storekeeper.domain.errors import MOVED_BEFORE_PROBLEM, MOVED_PROBLEM, Missing, WrongDatabase
+from storekeeper.domain.search import FOLDING
+from storekeeper.storage import folding as refolding
 from storekeeper.storage.postgres.connections import (
     Connection,
     collection_schema,
@@ -30,7 +31,7 @@ NEW_EPOCH = """(SELECT string_agg(
 """The expression of a new epoch. Its first character is neither a digit nor an e, so that a version
 before it stays the same number."""
 
-COLLECTION_TABLE = "collection_10"
+COLLECTION_TABLE = "collection_11"
 """The table whose one row all writers lock: each schema has another name for it. The view
 `collection` is for those who read."""
 
@@ -74,7 +75,15 @@ _TO_10 = f"""
       GROUP BY one, count, version, at, epoch, backed_up;
 """
 
-MIGRATIONS: tuple[str, ...] = (_TO_10,)
+_OF_COLLECTION = "one, count, version, at, epoch, backed_up, folding"
+_TO_11 = f"""
+    -- Later texts are folded otherwise: see `_fold_again`. The view `collection` follows.
+    ALTER TABLE collection_10 RENAME TO collection_11;
+    CREATE VIEW collection_10 AS SELECT {_OF_COLLECTION} FROM collection_11
+      GROUP BY {_OF_COLLECTION};
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TO_10, _TO_11)
 """The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
 
 A released one is never edited. Each renames COLLECTION_TABLE, so that instances of older versions
@@ -115,9 +124,6 @@ _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
 
 _FOLDING = f"SELECT folding FROM {COLLECTION_TABLE} WHERE one = 1"
 _SET_FOLDING = f"UPDATE {COLLECTION_TABLE} SET folding = {FOLDING} WHERE one = 1"
-_UNFOLDED = f"""SELECT id, name, substr(address, 1, {MAX_SEARCHED_LENGTH}) FROM stores
-  WHERE id > $1::int8
-  ORDER BY id LIMIT 10000"""
 
 
 def as_table(columns: Mapping[str, type]) -> str:
@@ -134,8 +140,7 @@ def as_arrays(rows: Iterable[tuple[str | int | None, ...]]) -> tuple[str, ...]:
 
 
 _REFOLD = f"""UPDATE stores SET folded = new.folded, folded_name = new.folded_name
-  FROM {as_table({"id": int, "folded": str, "folded_name": str})} WHERE stores.id = new.id
-  AND (stores.folded, stores.folded_name) IS DISTINCT FROM (new.folded, new.folded_name)"""
+  FROM {as_table({"id": int, "folded": str, "folded_name": str})} WHERE stores.id = new.id"""
 
 
 def current_number() -> int:
@@ -243,10 +248,13 @@ def version(connection: Connection, *, upgrade: bool = True, moved: bool = False
         raise WrongDatabase(
             "its table storekeeper is not the one we made: restore it, or name another database"
         ) from None
-    check_schema_number(number, current_number(), "--database", upgrade=upgrade)
     is_current = number == current_number()
     names = _NAMES if is_current else _NAMES_BEFORE
-    if is_moved(connection):
+    was_moved = is_moved(connection)
+    if was_moved and number < current_number():
+        raise WrongDatabase(MOVED_BEFORE_PROBLEM)
+    check_schema_number(number, current_number(), "--database", upgrade=upgrade)
+    if was_moved:
         if not moved:
             raise WrongDatabase(MOVED_PROBLEM)
         names = tuple(MOVED_TABLE if name == COLLECTION_TABLE else name for name in names)
@@ -278,13 +286,13 @@ def _fold_again(url: str) -> None:
 
 def _fold_some(cursor: psycopg.RawCursor[tuple[Any, ...]], after: int) -> int | None:
     """Fold the texts of the next stores; return the last id, None if there were none."""
-    stores = cursor.execute(_UNFOLDED.encode(), (after,)).fetchall()
-    if not stores:
+    rows = cursor.execute(refolding.SELECT_PIECE.encode(), (after, refolding.PIECE))
+    last, changed = refolding.refolded(rows)
+    if changed:
+        cursor.execute(_REFOLD.encode(), as_arrays(changed))
+    if last is None:
         cursor.execute(_SET_FOLDING.encode())
-        return None
-    rows = [(id, folded(name, address), fold(name)) for id, name, address in stores]
-    cursor.execute(_REFOLD.encode(), as_arrays(rows))
-    return int(stores[-1][0])
+    return last
 
 
 def _check_tables(connection: Connection, names: Sequence[str]) -> None:

@@ -1,17 +1,16 @@
 """The folded texts of the stores in a file: those by which they are searched and sorted."""
 
-from typing import Any
-
 import apsw
 
-from storekeeper.domain import search
-from storekeeper.domain.search import FOLDING, MAX_SEARCHED_LENGTH
+from storekeeper.domain.search import FOLDING
+from storekeeper.storage import folding
+from storekeeper.storage.sqlite.connections import transaction
 
 NUMBER = "SELECT folding FROM collection"
 """Selects the number of what folded the texts."""
 
-_FOLD_AGAIN = f"""UPDATE stores SET folded_name = storekeeper_fold(name),
-  folded = storekeeper_folded(name, substr(address, 1, {MAX_SEARCHED_LENGTH}))"""
+_SELECT_PIECE = folding.SELECT_PIECE.replace("$", "?")
+_REFOLD = "UPDATE stores SET folded = ?2, folded_name = ?3 WHERE id = ?1"
 
 
 def is_folded(connection: apsw.Connection) -> bool:
@@ -20,19 +19,22 @@ def is_folded(connection: apsw.Connection) -> bool:
     return connection.execute(NUMBER).get in (FOLDING, None)
 
 
-def fold_again(connection: apsw.Connection) -> None:
-    """Fold the texts of all stores, unless they are folded as this program does it."""
-    if is_folded(connection):
-        return
-    connection.create_scalar_function("storekeeper_folded", _folded, 2, deterministic=True)
-    connection.create_scalar_function("storekeeper_fold", _fold, 1, deterministic=True)
-    connection.execute(_FOLD_AGAIN)
+def set_number(connection: apsw.Connection) -> None:
+    """Say that this program folded the texts."""
     connection.execute("UPDATE collection SET folding = ?", (FOLDING,))
 
 
-def _folded(*values: Any) -> str:
-    return search.folded(*values)
+def fold_again(connection: apsw.Connection) -> None:
+    """Fold the texts of all stores, unless they are folded as this program does it.
 
-
-def _fold(*values: Any) -> str:
-    return search.fold(*values)
+    It is many transactions. Meanwhile only this program and later ones write, and they fold what
+    they write; after a crash the next start begins again.
+    """
+    last: int | None = 0
+    while last is not None and not is_folded(connection):
+        with transaction(connection, "IMMEDIATE"):
+            rows = connection.execute(_SELECT_PIECE, (last, folding.PIECE))
+            last, changed = folding.refolded(rows)
+            connection.executemany(_REFOLD, changed)
+            if last is None:
+                set_number(connection)

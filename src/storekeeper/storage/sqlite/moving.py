@@ -7,7 +7,7 @@ import apsw
 
 from storekeeper.storage.sqlite import schema
 from storekeeper.storage.sqlite.connections import START_TIMEOUT, connect, transaction
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE, MOVED_TABLE
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE, MOVED_TABLE
 from storekeeper.storage.sqlite.snapshot import RENEW_EPOCH
 
 # Nothing can be written to a view; reads continue through it.

@@ -42,8 +42,8 @@ from storekeeper.storage.sql import (
 )
 from storekeeper.storage.sqlite import connections
 from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 from storekeeper.storage.sqlite.read_transaction import ReadTransaction
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
 from storekeeper.storage.sqlite.statements import STATE, as_json, decode_integers
 
 PAGE_SIZE = 1000

@@ -11,6 +11,7 @@ import apsw
 
 from storekeeper.domain.errors import (
     DISK_FULL,
+    MOVED_BEFORE_PROBLEM,
     MOVED_PROBLEM,
     CannotStart,
     CannotStartYet,
@@ -22,10 +23,8 @@ from storekeeper.storage.sql import (
     SCHEMA_NUMBER,
     TABLES,
     TABLES_OF_9,
-    additions_of_10,
     check_folding,
     check_schema_number,
-    statements_of_tables,
 )
 from storekeeper.storage.sqlite import errors, folding, place
 from storekeeper.storage.sqlite.connections import (
@@ -35,54 +34,10 @@ from storekeeper.storage.sqlite.connections import (
     open_read_only,
     transaction,
 )
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE, MIGRATIONS, MOVED_TABLE, SCHEMA
 
 APPLICATION_ID = 0x53544F52
 """`STOR` in the file's header, the mark of a database of this program."""
-
-NEW_EPOCH = """(SELECT group_concat(
-        substr('abcdfghijklmnopqrstuvwxyze234567', abs(random() % value) + 1, 1), '')
-      FROM json_each('[25,32,32,32,32,32,32,32]'))"""
-"""Selects eight random characters. The first is neither a digit nor an e, so that a version before
-it stays the same number."""
-
-CHANGES_TABLE = "changes_10"
-"""The table of changes, which every writer writes to: each schema has another name for it. The
-view `changes` is for those who read."""
-
-MOVED_TABLE = "changes_moved"
-"""What that table is called once the list was moved; CHANGES_TABLE is a view then."""
-
-SCHEMA = f"""{statements_of_tables("INTEGER", "TEXT", "STRICT", "STRICT, WITHOUT ROWID")}
-    CREATE INDEX stores_by_name ON stores (name);  -- and, as in every index, by the primary key
-    CREATE INDEX changes_by_store ON changes (store_id);
-    CREATE TABLE collection (
-      one       INTEGER PRIMARY KEY CHECK (one = 1),
-      epoch     TEXT NOT NULL,      -- which history the versions count
-      backed_up INTEGER             -- when the latest backup was made; null: never
-    ) STRICT;
-    INSERT INTO collection (one, epoch) VALUES (1, {NEW_EPOCH});
-    CREATE TABLE probe (            -- a probe of writes writes and deletes its row
-      one    INTEGER PRIMARY KEY CHECK (one = 1),
-      filler BLOB NOT NULL
-    ) STRICT;
-"""
-
-_TO_10 = f"""
-    ALTER TABLE changes RENAME TO changes_10;
-    {additions_of_10("INTEGER", "TEXT", "STRICT", "changes_10")}
-    CREATE INDEX stores_by_folded_name ON stores (folded_name);
-    -- The number of the function that folds the texts.
-    ALTER TABLE collection ADD COLUMN folding INTEGER NOT NULL DEFAULT 0;
-    CREATE VIEW changes AS
-      SELECT seq, store_id, name, address, at, count, token_number, user_name FROM changes_10;
-"""
-
-MIGRATIONS: tuple[str, ...] = (_TO_10,)
-"""The ways from SCHEMA to later schemas, one number each, each in one transaction with its number.
-
-A released one is never edited. Each renames CHANGES_TABLE, so that processes of older versions
-cannot write, and leaves a view of the old name, so that they can read.
-"""
 
 _COMPLETE = {*TABLES, CHANGES_TABLE, "collection", "probe"}
 _COMPLETE_BEFORE = {*TABLES_OF_9, "collection", "probe"}
@@ -281,8 +236,11 @@ def _refuse_foreign(path: Path, connection: apsw.Connection, *, upgrade: bool, m
         raise CannotStart("another program's database: name another file", subject=str(path))
     if not version:
         raise CannotStart(_EMPTY, subject=str(path))
+    is_moved = (MOVED_TABLE,) in tables
+    if is_moved and version < current_number():
+        raise CannotStart(MOVED_BEFORE_PROBLEM, subject=str(path))
     check_schema_number(version, current_number(), str(path), upgrade=upgrade)
-    if (MOVED_TABLE,) in tables and not moved:
+    if is_moved and not moved:
         raise CannotStart(MOVED_PROBLEM, subject=str(path))
     if folded_by is not None:
         check_folding(folded_by, str(path), upgrade=upgrade)
@@ -317,7 +275,7 @@ def create_tables(connection: apsw.Connection) -> None:
     with transaction(connection, "IMMEDIATE"):
         connection.execute(SCHEMA)
         _apply_migrations(connection, SCHEMA_NUMBER)
-        folding.fold_again(connection)
+        folding.set_number(connection)
 
 
 def upgrade_schema(connection: apsw.Connection) -> None:
@@ -333,7 +291,7 @@ def upgrade_schema(connection: apsw.Connection) -> None:
         if not number:  # not the file that was checked before
             raise CannotStart(_EMPTY, subject=str(connection.filename))
         _apply_migrations(connection, number)
-        folding.fold_again(connection)
+    folding.fold_again(connection)
 
 
 def _apply_migrations(connection: apsw.Connection, number: int) -> None:

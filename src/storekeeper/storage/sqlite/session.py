@@ -13,7 +13,7 @@ from storekeeper.domain.errors import Missing, Outcome, Unavailable
 from storekeeper.storage import intake
 from storekeeper.storage.sqlite import connections, errors, schema, statements
 from storekeeper.storage.sqlite.file_identity import FileIdentity
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 from storekeeper.storage.sqlite.snapshot import new_file
 
 

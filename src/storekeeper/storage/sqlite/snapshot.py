@@ -16,7 +16,7 @@ from storekeeper.storage.copying import VerificationFailed
 from storekeeper.storage.sql import ROW_ORDER, SCHEMA_NUMBER, TABLES
 from storekeeper.storage.sqlite import connections, errors, schema
 from storekeeper.storage.sqlite.file_identity import FileIdentity
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE, NEW_EPOCH
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE, NEW_EPOCH
 
 _TABLE_NAMES = {table: table for table in TABLES} | {"changes": CHANGES_TABLE}
 

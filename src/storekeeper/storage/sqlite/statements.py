@@ -10,7 +10,7 @@ import msgspec
 
 from storekeeper.domain.commands import MAX_KEYS_DELETED
 from storekeeper.storage.sql import CHANGES, CONTENT, OF_CHANGE, STORES
-from storekeeper.storage.sqlite.schema import CHANGES_TABLE
+from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 
 TOUCH_CHANGES = f"DELETE FROM {CHANGES_TABLE} WHERE false"
 """Writes nothing; it is refused once the list was moved, or upgraded by a later version: then this
