@@ -63,6 +63,7 @@ SCOPES = {
     "/api/changes": READS,
     "/api/changes/stream": READS,
     "/api/export": READS,
+    "/api/keys": READS,
     "/api/imports": READS,
     "/api/imports/undo": READS,
     "/api/me": READS,

@@ -9,7 +9,7 @@ from storekeeper.api.query import parse_store_query
 from storekeeper.domain.stores import Payload
 from storekeeper.http.response import Response, parse_fields
 from storekeeper.storage.collection import Moment
-from tests.harness.in_memory import EPOCH, InMemory, ask
+from tests.harness.in_memory import EPOCH, InMemory, Later, ask, ask_later
 
 NAMES = ["A", "B", "A", "C", "A"]
 
@@ -73,6 +73,17 @@ def next_of(response: Response) -> str | None:
         ("?q=%ff", [], None),
         ("?q=a%00", [], None),
         ("?q=6", [], None),
+        ("?sort=id&limit=2", [1, 2], "sort=id&limit=2&after=2"),
+        ("?sort=id&at=3&limit=2", [1, 2], "sort=id&at=3&limit=2&after=2"),
+        ("?sort=&no-address=&duplicates=false&changed-after=&limit=5", [1, 2, 3, 4, 5], None),
+        ("?sort=name", [3, 5, 2, 4, 1], None),
+        ("?sort=-name", [1, 4, 2, 5, 3], None),
+        ("?sort=-id&limit=2", [5, 4], "sort=-id&limit=2&after=4@6.abcdefgh"),
+        ("?sort=changed&limit=3", [2, 3, 4], "sort=changed&limit=3&after=4@6.abcdefgh"),
+        ("?sort=-changed&limit=2&after=1@6", [5, 4], "sort=-changed&limit=2&after=4@6.abcdefgh"),
+        ("?sort=name&after=4@6.abcdefgh", [1], None),
+        ("?sort=name&after=4", [1], None),
+        ("?sort=name&after=4@now", [1], None),
     ],
 )
 def test_a_page_says_where_the_next_one_is(
@@ -85,6 +96,66 @@ def test_a_page_says_where_the_next_one_is(
         "3" if "at=3" in query else None if "name=A" in query or re.search("q=[^&]", query) else "5"
     )
     assert dict(parse_fields(response.headers)).get(b"total-count") == (total and total.encode())
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("no-address=true", [1, 2, 3, 4, 5]),
+        ("no-address=1&sort=-id", [5, 4, 3, 2, 1]),
+        ("changed-after=4", [1, 5]),
+        ("changed-after=4.abcdefgh&sort=-id", [5, 1]),
+        ("changed-after=now", []),
+        ("no-address=true&after=4", [5]),
+    ],
+)
+def test_a_filter_leaves_stores_out_and_tells_no_total(
+    collection: InMemory, query: str, expected: list[int]
+) -> None:
+    response = ask(collection, "GET", f"/api/stores?{query}")
+    assert ids(response) == expected
+    assert b"total-count" not in dict(parse_fields(response.headers))
+    assert response.tag == f'"6.{EPOCH}"'.encode()
+    unchanged = ask(
+        collection, "GET", f"/api/stores?{query}", b"", (b"if-none-match", response.tag)
+    )
+    assert unchanged.status == 304
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "changed-after=1.bcdefgha",
+        "changed-after=7",
+        "sort=name&after=1@1.bcdefgha",
+        "sort=-id&after=1@7",
+    ],
+)
+def test_a_cursor_of_another_history_is_gone_and_the_present_one_is_told(
+    collection: InMemory, query: str
+) -> None:
+    response = ask(collection, "GET", f"/api/stores?{query}")
+    assert (response.status, json.loads(response.body)["cursor"]) == (410, f"6.{EPOCH}")
+
+
+@pytest.mark.parametrize("kind", [InMemory, Later])
+def test_the_outside_keys_of_a_page_come_with_the_tag_of_the_list(kind: type[InMemory]) -> None:
+    collection = kind(*map(Payload, NAMES))
+
+    def asked(query: str, *fields: tuple[bytes, bytes]) -> Response:
+        return ask_later(collection, "GET", f"/api/keys{query}", b"", *fields)
+
+    response = asked("?ids=4,2,3")
+    keys = [{"store": id, "column": "Till", "value": f"T-{id}"} for id in (2, 4)]
+    assert json.loads(response.body) == {"keys": keys}
+    assert response.tag == f'"5.{EPOCH}"'.encode()
+    assert asked("?ids=2", (b"if-none-match", response.tag)).status == 304
+    for empty in ("", "?ids=", "?other=1"):
+        assert json.loads(asked(empty).body) == {"keys": []}
+    for bad in ("a", "1,,2", "-1", "1;2", ",".join(["1"] * 1001), "9223372036854775808"):
+        response = asked(f"?ids={bad}")
+        error = json.loads(response.body)
+        assert (response.status, error["validation"]["keys"]) == (400, ["ids"])
 
 
 def test_a_search_without_a_limit_has_fifty_stores() -> None:
@@ -126,6 +197,21 @@ def test_a_search_for_an_id_begins_with_that_store() -> None:
         ("q=A&q=A", ["q"]),
         ("q=a+b+c+d+e+f+g+h+i", ["q"]),
         (f"q={'x' * 201}", ["q"]),
+        *((f"sort={value}", ["sort"]) for value in ("x", "--id", "Name", "name,id", "%ff")),
+        ("sort=name&sort=name", ["sort"]),
+        ("no-address=yes", ["no-address"]),
+        ("duplicates=2&no-address=x", ["no-address", "duplicates"]),
+        ("changed-after=x", ["changed-after"]),
+        *(
+            (f"sort=name&after={value}", ["after"])
+            for value in ("x", "1@", "1@x", "@1", "1@1@1", "-1@1", "1@1.ABCDEFGH")
+        ),
+        ("after=1@1", ["after"]),
+        ("sort=id&after=1@1", ["after"]),
+        ("sort=name&at=1", ["at"]),
+        ("sort=-id&at=1", ["at"]),
+        ("no-address=true&at=1", ["at"]),
+        ("changed-after=1&at=1", ["at"]),
         ("after=a&at=x&name=a&name=b&limit=0", ["name", "limit", "after", "at"]),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 from storekeeper.api.application import Application, make_application
 from storekeeper.api.token_table import TokenTable
 from storekeeper.domain import commands
+from storekeeper.domain.changes import Cursor
 from storekeeper.domain.commands import (
     Before,
     ChangeRow,
@@ -21,12 +22,19 @@ from storekeeper.domain.commands import (
     replacements,
 )
 from storekeeper.domain.errors import Unavailable
-from storekeeper.domain.search import folded
+from storekeeper.domain.search import fold, folded
+from storekeeper.domain.selection import Place, Selection, StoreKeys
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.http.request import Request, identify
 from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.settings import Settings
-from storekeeper.storage.collection import Listing, Moment, Query, State, check_moment
+from storekeeper.storage.collection import (
+    Listing,
+    Moment,
+    Query,
+    State,
+    check_moment,
+)
 from tests.harness.stores import content, shown_with, store_of
 
 EPOCH = "abcdefgh"
@@ -79,6 +87,8 @@ class InMemory:
         self._called("list")
         version = len(self.changes) if query.at is None else self._version(query.at)
         stores = self._stores(version)
+        if query.selection is not None:
+            return self._select(query, query.selection, stores)
         found = [
             store for store in stores if query.name in (None, store.name) and store.id > query.after
         ]
@@ -105,6 +115,39 @@ class InMemory:
         first, others, last = query.found(ids, len(self.stores))
         page = [self.stores[id - 1] for id in (*first, *others)]
         return Listing(len(self.changes), EPOCH, _encoded(page), last=last)
+
+    def _select(self, query: Query, selection: Selection, stores: Sequence[Store]) -> Any:
+        """Sort and filter, but for duplicates; a place is that of now."""
+        version = len(self.changes)
+        after = selection.changed_after or Cursor(-1)
+        place = selection.place
+        for cursor in filter(None, (selection.changed_after, place and place.cursor)):
+            cursor.number(version, EPOCH)
+
+        def key(store: Store) -> Any:
+            return {"id": 0, "name": fold(store.name), "changed": store.version}[
+                selection.sort
+            ], store.id
+
+        order = sorted(stores, key=key, reverse=selection.is_descending)
+        if place is not None:
+            order = order[[store.id for store in order].index(place.id) + 1 :]
+        found = [
+            store
+            for store in order
+            if store.version > (after.seq if after.seq is not None else version)
+            and not (selection.no_address and store.address)
+        ]
+        page = found[: query.limit]
+        following = Place(page[-1].id, Cursor(version, EPOCH)) if len(page) < len(found) else None
+        total = None if selection.has_filter else len(stores)
+        return Listing(version, EPOCH, _encoded(page), total=total, place=following)
+
+    def keys(self, ids: Sequence[int]) -> Any:
+        """Return a key for each store of an even id."""
+        self._called("keys")
+        rows = [(id, "Till", f"T-{id}") for id in sorted(ids) if id % 2 == 0]
+        return StoreKeys(rows, len(self.changes), EPOCH)
 
     def write(self, command: Command) -> Any:
         if self.fails:
@@ -177,6 +220,9 @@ class Later(InMemory):
 
     def list(self, query: Query) -> Any:
         return _later(super().list(query))
+
+    def keys(self, ids: Sequence[int]) -> Any:
+        return _later(super().keys(ids))
 
 
 def _later(value: object) -> Any:

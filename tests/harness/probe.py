@@ -23,7 +23,7 @@ from storekeeper.domain.stores import Payload
 from storekeeper.storage import write_state
 from storekeeper.storage.collection import Collection, Moment
 from storekeeper.storage.sqlite import SqliteCollection, writer
-from tests.harness.collection import MANY, create, get, numbered, replace, stores
+from tests.harness.collection import MANY, create, get, now, numbered, replace, stores
 from tests.harness.databases import make_file
 from tests.harness.loading import load_into
 
@@ -83,6 +83,7 @@ QUESTIONS: dict[str, Callable[[Collection], Awaitable[Any]]] = {
         lambda snapshot: list(snapshot.rows("stores")), Interruption()
     ),
     "tokens": _tokens,
+    "keys": lambda collection: now(collection.keys([1])),
     "all_tokens": lambda collection: collection.all_tokens(),
     "traces": lambda collection: collection.traces(),
     "restored": lambda collection: collection.restored(),

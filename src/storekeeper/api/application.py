@@ -15,6 +15,7 @@ from storekeeper.api.routes import health as operations
 from storekeeper.api.routes.changes import Feed
 from storekeeper.api.routes.exports import Exports
 from storekeeper.api.routes.imports import Imports
+from storekeeper.api.routes.keys import Keys
 from storekeeper.api.routes.me import Me
 from storekeeper.api.routes.stores import Resource
 from storekeeper.api.routes.undo import Undos
@@ -161,6 +162,7 @@ def make_application(
         metrics.watch(lambda: exports.refused, "refused", "exports")
     planners = {
         **Resource(collection, settings).planners,
+        **Keys(collection).planners,
         **exports.planners,
         **feed.planners,
         **Imports(collection).planners,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from storekeeper.domain import search
+from storekeeper.domain import search, selection
 from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Import, OnConflict
@@ -46,10 +46,16 @@ def parse_list_query(query: bytes) -> Query:
         if b"%" in name:
             name = unquote_to_bytes(name)
         return Query(_parse_name(name) or None)
-    found = _read(query, _OF_LISTS)
+    sent = _sent(query, _OF_LISTS)
+    selects = not sent.keys().isdisjoint(selection.PARAMETERS)
+    found = read(sent, _OF_SELECTIONS if selects else _OF_LISTS)
+    if selects and (selected := selection.pop_selection(found)):
+        found["selection"] = selected
     if "q" in found:
         found["search"] = found.pop("q")._replace(follows="after" in found)
         found.setdefault("limit", search.DEFAULT_LIMIT)
+    if "selection" in found:
+        found.setdefault("limit", MAX_LIMIT)
     return Query(**found)
 
 
@@ -111,10 +117,16 @@ def wants_look(query: bytes) -> bool:
     return bool(_read(query, {"look": FLAG}).get("look"))
 
 
-def next_page(query: bytes, last: int) -> bytes:
+def parse_keys_query(query: bytes) -> Sequence[int]:
+    """Return the ids of the stores whose outside keys a request asks for; raise InvalidInput."""
+    ids: Sequence[int] = _read(query, _OF_KEYS).get("ids", ())
+    return ids
+
+
+def next_page(query: bytes, last: int | selection.Place) -> bytes:
     """Return the query of the page after the store `last`: all parameters as they were sent, except
     for `after`."""
-    after = b"after=%d" % last
+    after = f"after={last}".encode()
     fields = query.split(b"&") if query else []
     fields = [
         after if unquote_to_bytes(field.partition(b"=")[0]) == b"after" else field
@@ -160,6 +172,13 @@ def _parse_number(value: bytes) -> int | None:
     if _NUMBER.fullmatch(value) and int(value) <= MAX_INTEGER:
         return int(value)
     return None
+
+
+def _parse_ids(value: bytes) -> Sequence[int] | None:
+    ids = [_parse_number(id) for id in value.split(b",")]
+    if None in ids or len(ids) > MAX_LIMIT:
+        return None
+    return [id for id in ids if id is not None]
 
 
 def _parse_limit(value: bytes) -> int | None:
@@ -224,7 +243,10 @@ _OF_LISTS = {
     "after": _STORE,
     "q": search.PARAMETER,
     "at": AT,
+    **selection.PARAMETERS,
 }
+_OF_SELECTIONS = _OF_LISTS | {"after": selection.AFTER}
+_OF_KEYS = {"ids": Parameter(_parse_ids, f"ids with commas between them, {MAX_LIMIT} at most")}
 _OF_CHANGES = {
     "after": Parameter(parse_cursor, "a cursor, the number of a change, or now"),
     "limit": _LIMIT,

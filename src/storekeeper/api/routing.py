@@ -39,6 +39,7 @@ class Route(msgspec.Struct, frozen=True, eq=False):
 ROUTES = (
     Route("stores", "/api/stores", ("GET", "HEAD", "POST", "OPTIONS")),
     Route("store", "/api/stores/{id}", ("GET", "HEAD", "PUT", "PATCH", "OPTIONS")),
+    Route("keys", "/api/keys", _READ),
     Route("export", "/api/export", _READ),
     Route("changes", "/api/changes", _READ),
     Route("stream", "/api/changes/stream", _READ),

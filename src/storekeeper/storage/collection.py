@@ -19,6 +19,7 @@ from storekeeper.domain.errors import EpochEnded, InvalidInput, StorekeeperError
 from storekeeper.domain.parameters import Parameter
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
+from storekeeper.domain.selection import Place, Selection, StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import Token, Traces
 from storekeeper.storage import intake
@@ -124,7 +125,8 @@ class Query(msgspec.Struct, frozen=True):
     Of these, the list has the first `limit` (1 to 1000; None: all) whose ids are greater than
     `after`, which is not negative. With `at`, it has them as they were at that moment; then
     `name` is None. With a search, which may put one store first, there is a limit, but neither a
-    name nor a moment.
+    name nor a moment. A `selection` filters and sorts these, with a limit, without `at` and
+    `after`.
     """
 
     name: str | None = None
@@ -132,6 +134,7 @@ class Query(msgspec.Struct, frozen=True):
     limit: int | None = None
     at: Moment | None = None
     search: Search | None = None
+    selection: Selection | None = None
 
     def found(self, ids: Sequence[int], count: int) -> tuple[list[int], Sequence[int], int | None]:
         """Return the page of a search: which store comes first, which others follow, and
@@ -163,13 +166,13 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Stores as JSON in UTF-8, ascending by id: `first` is the inside of an array, and `rest`
-    follows it.
+    """Stores as JSON in UTF-8, ascending by id unless there is a selection: `first` is the inside
+    of an array, and `rest` follows it.
 
     `rest` is None when `first` is everything. Each part of it starts with a comma: send one
     after another. All parts show the collection at `version` of `epoch`, however slowly they are
     read. `last` is the id of the last store if the limit left out later ones; otherwise it is None.
-    `total` is how many stores there are, None if the query has a name or a search.
+    Of a selection it is `place`. `total` is how many stores there are, None if some are left out.
     """
 
     version: int
@@ -178,6 +181,7 @@ class Listing(msgspec.Struct, frozen=True):
     rest: AsyncIterator[bytes] | None = None
     last: int | None = None
     total: int | None = None
+    place: Place | None = None
 
 
 COUNTED = (
@@ -259,7 +263,12 @@ class Collection(Protocol):
         InvalidInput."""
 
     def list(self, query: Query) -> Eventual[Listing]:
-        """Return the stores that the query asks for. With `at`, raises EpochEnded, InvalidInput."""
+        """Return the stores that the query asks for. With `at` or a selection, raises EpochEnded,
+        InvalidInput. Pages of a selection have each store that the list had at the first one once,
+        unless a filter leaves it out by then."""
+
+    def keys(self, ids: Sequence[int]) -> Eventual[StoreKeys]:
+        """Return the outside keys of those of these stores that have some."""
 
     def state(self) -> Eventual[State]:
         """Return the numbers of the collection, without reading any store."""

@@ -260,8 +260,9 @@ def _list_response(
     if unchanged := not_modified(if_none_match, current):
         return unchanged
     headers = JSON
-    if listing.last is not None:
-        following = next_page(query, listing.last)
+    last = listing.last if listing.place is None else listing.place
+    if last is not None:
+        following = next_page(query, last)
         headers += b'link: <%b?%b>; rel="next"\r\n' % (path, following)
     if listing.total is not None:
         headers += b"total-count: %d\r\n" % listing.total

@@ -11,6 +11,7 @@ from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
+from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import Token, Traces
 from storekeeper.storage import intake
@@ -25,7 +26,15 @@ from storekeeper.storage.collection import (
     T,
 )
 from storekeeper.storage.intake import Session
-from storekeeper.storage.postgres import connections, moving, reads, schema, snapshot, writer
+from storekeeper.storage.postgres import (
+    connections,
+    moving,
+    reads,
+    schema,
+    selecting,
+    snapshot,
+    writer,
+)
 from storekeeper.storage.postgres.pipeline import (
     ConnectionLost,
     PipelineConnection,
@@ -34,10 +43,11 @@ from storekeeper.storage.postgres.pipeline import (
     rows,
 )
 from storekeeper.storage.postgres.pool import Pool, single_row
+from storekeeper.storage.postgres.selecting import Selecting
 from storekeeper.storage.postgres.session import open_new_session, open_session
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
 
-_STATEMENTS = reads.STATEMENTS | writer.STATEMENTS
+_STATEMENTS = reads.STATEMENTS | selecting.STATEMENTS | writer.STATEMENTS
 
 
 class PostgresCollection(QueuedWrites, Collection):
@@ -58,6 +68,7 @@ class PostgresCollection(QueuedWrites, Collection):
         self._schema = ""
         self._pool = Pool(self._connect, fail)
         self._reader = reads.Reader(self._pool)
+        self._selecting = Selecting(self._pool)
         self._by_id = Batcher(self._reader.get, workers=2)
         self._queue = WriteQueue(writer.PostgresWriter(self._pool))
 
@@ -78,7 +89,12 @@ class PostgresCollection(QueuedWrites, Collection):
         return asyncio.ensure_future(self._reader.get_at(id, at))
 
     def list(self, query: Query) -> asyncio.Future[Listing]:
+        if query.selection is not None:
+            return asyncio.ensure_future(self._selecting.listing(query))
         return asyncio.ensure_future(self._reader.listing(query))
+
+    def keys(self, ids: Sequence[int]) -> asyncio.Future[StoreKeys]:
+        return asyncio.ensure_future(self._selecting.keys(ids))
 
     def refused_lists(self) -> int:
         return self._reader.long_lists.refused

@@ -14,6 +14,7 @@ from storekeeper.concurrency.turns import Turns
 from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import CLOSED, Outcome, Unavailable
+from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import USED_INTERVAL, Token, Traces
 from storekeeper.log.events import Event, emit
@@ -29,9 +30,11 @@ from storekeeper.storage.collection import (
     State,
 )
 from storekeeper.storage.intake import Session
+from storekeeper.storage.selecting import Twins
 from storekeeper.storage.sqlite import connections, errors, moving, replacement, schema, snapshot
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader, find
+from storekeeper.storage.sqlite.selecting import select
 from storekeeper.storage.sqlite.session import (
     open_command_session,
     open_new_session,
@@ -67,6 +70,7 @@ class SqliteCollection(QueuedWrites, Collection):
         self._path = path
         self._fail = fail
         self._closed = self._failed = False
+        self._twins = Twins()
         self._searches = Turns(search.MAX_AT_ONCE, search.TIMEOUT, search.TOO_LONG)
         with schema.raising_cannot_start(path):
             self._connection = connections.connect(
@@ -106,6 +110,8 @@ class SqliteCollection(QueuedWrites, Collection):
         return self._reader.read(self._reader.get_at, id, at)
 
     def list(self, query: Query) -> Eventual[Listing]:
+        if query.selection is not None:
+            return asyncio.ensure_future(self._select(query))
         if query.search is not None:
             return asyncio.ensure_future(self._search(query))
         return self._reader.read(self._reader.list, query)
@@ -115,6 +121,15 @@ class SqliteCollection(QueuedWrites, Collection):
             async with self._searches:
                 found = await run_in_thread(partial(find, self._identity, query))
         return self._reader.read(self._reader.searched, query, *found)
+
+    async def _select(self, query: Query) -> Listing:
+        with self._translating():
+            async with self._searches:
+                found = await run_in_thread(partial(select, self._identity, self._twins, query))
+        return self._reader.read(self._reader.selected, query, *found)
+
+    def keys(self, ids: Sequence[int]) -> StoreKeys:
+        return self._reader.read(self._reader.keys, ids)
 
     def refused_lists(self) -> int:
         return self._reader.long_lists.refused

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import MAX_INTEGER, Store
 from storekeeper.domain.tokens import Token, Traces
 from storekeeper.storage.collection import (
@@ -30,6 +31,7 @@ from storekeeper.storage.collection import (
     check_moment,
 )
 from storekeeper.storage.kept_ids import LongLists
+from storekeeper.storage.selecting import Selected
 from storekeeper.storage.sql import (
     ALL_TOKENS,
     CONTENT,
@@ -87,6 +89,9 @@ _NAMED = f"""SELECT id, {FIELDS} FROM stores
 _IDS_NAMED = """SELECT CAST(json_group_array(id) AS BLOB) FROM
   (SELECT id FROM stores WHERE name = ? AND id > ? ORDER BY id LIMIT ?)"""
 _FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search_statement('instr')})"
+
+_KEYS = """SELECT store_id, column_name, value FROM external_ids
+  WHERE store_id IN (SELECT value FROM json_each(?)) ORDER BY store_id, column_name"""
 
 _STEPS = 100_000
 """Steps of SQLite, about 5 ms, between two looks at the clock: each must wait for the
@@ -173,6 +178,19 @@ class Reader(ReadTransaction):
         listing = self._listing(others, state, last)
         parts = [self._page(first, state)[0] if first else b"", listing.first]
         return replace(listing, first=b",".join(filter(None, parts)))
+
+    def selected(self, query: Query, state: State, selected: Selected) -> Listing:
+        """Return the page of a selection that found these stores in `state`."""
+        assert query.selection is not None
+        has_all = query.name is None and query.search is None and not query.selection.has_filter
+        total = state.total if has_all else None
+        return replace(self._listing(selected.ids, state, None, total), place=selected.last)
+
+    def keys(self, ids: Sequence[int]) -> StoreKeys:
+        """Return what `Collection.keys` does."""
+        _, version, epoch, _ = self.numbers()
+        wanted = as_json(id for id in ids if id <= MAX_INTEGER)
+        return StoreKeys(self._execute(_KEYS, (wanted,)).fetchall(), version, epoch)
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
         state = self.state()
