@@ -7,7 +7,7 @@ and `tests/http/test_uvicorn.py` holds it. README.md next to this file has the s
 
 import asyncio
 from functools import partial
-from time import thread_time
+from time import perf_counter, thread_time
 
 from uvicorn.server import ServerState
 
@@ -28,11 +28,10 @@ from storekeeper.http.response import (
 from storekeeper.http.runtime import Runtime
 from storekeeper.http.sender import Sender
 from storekeeper.http.unread import NO_ROOM, Unread
-from storekeeper.log.events import Event, emit
+from storekeeper.log.events import Event, emit, request_id
 
 MAX_PIPELINE_TIME = 0.005
-"""Seconds of processor time for the pipelined requests of one connection, before those of others
-come first."""
+"""Seconds of processor time for one connection's pipelined requests, before others come first."""
 
 _ENDS = unavailable("The service is shutting down")
 
@@ -80,6 +79,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a socket's
         """Register the connection; if there are too many, refuse or abort it."""
         self.transport = transport
+        self.is_trusted = self.runtime.trusted.has(transport)
         self.flow = Flow(transport, self.limits.send_budget)
         self.sender = Sender(self.runtime, self.server_state, self.flow, client_of(transport))
         self.server_state.connections.add(self)  # type: ignore[arg-type]  # uvicorn lists its own
@@ -94,8 +94,7 @@ class Connection(asyncio.Protocol):
         """Note bytes, which are handled after all that arrives in this loop iteration."""
         unread = self.unread
         if self.exchange is not None and not unread:
-            data = data.lstrip(b"\r\n")
-            if data:
+            if data := data.lstrip(b"\r\n"):
                 self.exchange.stop()  # a client that asks for something else listens no longer
         if self.reader.phase is Phase.DISCARDING or unread.is_refused:
             return
@@ -148,7 +147,9 @@ class Connection(asyncio.Protocol):
     def _handle_plain(self) -> bool:
         """Respond to a plain request if there is one and nothing else is under way."""
         unread = self.unread
-        if self.busy or self.flow.read_paused or self.reader.phase or not unread.is_fresh:
+        if self.exchange is not None or self.flow.write_paused or self.flow.read_paused:
+            return False
+        if self.reader.phase or unread.position or unread.is_refused:
             return False
         data = unread.data
         if not self.draining and not self.half_closed:
@@ -216,55 +217,71 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, request: Request) -> None:
         """Respond to a request; all earlier requests have their responses."""
-        self.runtime.begin(request, self.transport)
-        self.exchange = exchange = Exchange(request)
-        self.unread.request = request
+        began = perf_counter()
+        request_id.set(request.id)
+        request.is_proxied = self.is_trusted
         response = self.runtime.application.respond(request)
         if isinstance(response, Deferred):
             request.body = request.cache_key = b""  # what comes later is of another transaction
+            exchange = self._occupy(request, began)
             self.unread.count()
             response.future.add_done_callback(partial(self._send_deferred, exchange, response))
         else:
-            self._send(exchange, response)
-            if not exchange.over:  # a stream
-                self.unread.count()
+            self._respond(request, response, began)
 
     def _send_deferred(self, exchange: Exchange, deferred: Deferred, _future: object) -> None:
         if exchange.over:
             # Retrieved, because asyncio would report an exception that is not retrieved.
             deferred.future.exception()
             return
-        self._send(exchange, self.runtime.application.complete(deferred))
+        response = self.runtime.application.complete(deferred)
+        self.exchange = self.unread.request = None
+        self._respond(exchange.request, response, exchange.began)
         self.advance()
 
-    def _send(self, exchange: Exchange, response: Response) -> None:
+    def _respond(self, request: Request, response: Response, began: float) -> None:
         """Send a response, or begin to send its stream."""
         try:
             if response.stop is not None and (self.draining or self.runtime.is_draining()):
                 response.stop()
                 response = _ENDS
-            close = self._is_last(exchange.request)
-            sending = self.sender.send(exchange, response, close=close)
-            if response.stop is not None and (self.half_closed or self.unread.has_request()):
-                exchange.stop()
-            if sending is None:
-                self._finish(exchange, close=close)
-            else:
-                sending.add_done_callback(partial(self._end_stream, exchange, close))
+            close = self._is_last(request)
+            if response.stream is not None and request.method != "HEAD":
+                self._begin_stream(self._occupy(request, began), response, close=close)
+                return
+            self.sender.send(request, response, began, close=close)
+            if close:
+                self._close()
         except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other
             emit(Event.BUG, error=error)
-            if not exchange.over:
-                self._break_off(exchange)
+            if self.exchange is None:
+                self._occupy(request, began)
+            self._break_off()
+
+    def _begin_stream(self, exchange: Exchange, response: Response, *, close: bool) -> None:
+        sending = self.sender.stream(exchange, response, close=close)
+        sending.add_done_callback(partial(self._end_stream, exchange, close))
+        if response.stop is not None and (self.half_closed or self.unread.has_request()):
+            exchange.stop()
+        self.unread.count()
 
     def _end_stream(self, exchange: Exchange, close: bool, sending: asyncio.Task[bool]) -> None:
         """Continue behind a stream. Half a list must not look like a list."""
         if exchange.over:
             return
         if sending.cancelled() or not sending.result():
-            self._break_off(exchange)
+            self._break_off()
             return
-        self._finish(exchange, close=close)
+        self._end(exchange)
+        if close:
+            self._close()
         self.advance()
+
+    def _occupy(self, request: Request, began: float) -> Exchange:
+        """Have later requests wait for the response to this one."""
+        self.exchange = exchange = Exchange(request, began)
+        self.unread.request = request
+        return exchange
 
     def _is_last(self, request: Request) -> bool:
         """Return whether the connection closes after this request's response."""
@@ -273,29 +290,30 @@ class Connection(asyncio.Protocol):
         ends = self.draining or self.half_closed
         return ends and self.reader.phase is Phase.IDLE and not self.unread.has_request()
 
-    def _finish(self, exchange: Exchange, *, close: bool) -> None:
-        """Continue after a complete response."""
-        self._end(exchange)
-        if close:
-            self.unread.clear()
-            self.reader.discard()
-            self.transport.close()
+    def _close(self) -> None:
+        """Close after a complete response, which was the last one."""
+        self.unread.clear()
+        self.reader.discard()
+        self.transport.close()
 
-    def _break_off(self, exchange: Exchange) -> None:
+    def _break_off(self) -> None:
         """Abort a response that cannot be completed, so that no client takes it for complete."""
-        self._end(exchange)
+        if self.exchange is not None:
+            self._end(self.exchange)
         self.unread.clear()
         self.transport.abort()
 
     def _end(self, exchange: Exchange) -> None:
+        """End a request whose response takes time, and perhaps is not complete."""
         self.exchange = self.unread.request = None
-        self.sender.end(exchange)
+        exchange.end()
+        self.sender.end(exchange.request, exchange.status, exchange.size, exchange.began)
 
     def _refuse(self, refusal: Refusal) -> None:
         """Send the refusal of what was read of a request, the connection's last response."""
         self.unread.clear()
         if self.exchange is not None:  # a bug in the middle of a response
-            self._break_off(self.exchange)
+            self._break_off()
             return
         self.sender.refuse(refusal)
         self.unread.count()

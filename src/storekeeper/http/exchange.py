@@ -1,57 +1,34 @@
-"""One request and its response, whole or as a stream, at once or later. It knows no connection."""
+"""A request whose response comes later, or as a stream. It knows no connection."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from time import perf_counter
 
 from storekeeper.http.flow import Flow
 from storekeeper.http.request import Request
-from storekeeper.http.response import (
-    LAST_CHUNK,
-    Response,
-    StreamAborted,
-    encode_chunk,
-    encode_rest,
-    encode_start,
-    id_field,
-)
-from storekeeper.http.runtime import Served
+from storekeeper.http.response import LAST_CHUNK, Response, StreamAborted, encode_chunk
 from storekeeper.log.events import Event, emit
-
-Common = Iterable[tuple[bytes, bytes]]
-"""The fields that every response has; uvicorn renews them once a second."""
 
 
 class Exchange:
-    """A request that has no complete response yet."""
+    """A request that has no complete response yet. It `began` at a time of `perf_counter`."""
 
-    __slots__ = ("_began", "_chunked", "_stop", "over", "request", "size", "status")
+    __slots__ = ("_chunked", "_stop", "began", "over", "request", "size", "status")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, began: float) -> None:
         self.request = request
+        self.began = began
         self.over = False
         """Whether the response is complete or broken off, or the client is gone."""
         self.status = 0
         self.size = 0
         """Bytes that were sent, with the head."""
-        self._began = perf_counter()
         self._chunked = request.version == "1.1"
         self._stop: Callable[[], None] | None = None
 
-    def encode(self, response: Response, common: Common, *, close: bool) -> tuple[bytes, bytes]:
-        """Return the start of a response, and all that follows it but for a stream's body. From
-        now on this is the response."""
-        request = self.request
-        fields = request.plan.fields if request.plan else b""
-        if request.id:
-            fields += id_field(request.id)
-        head_only = request.method == "HEAD"
-        rest = encode_rest(
-            response, fields, head_only=head_only, close=close, chunked=self._chunked
-        )
+    def begin_stream(self, response: Response) -> None:
+        """Note a response, whose stream is about to be sent."""
         self.status = response.status
         self._stop = response.stop
-        return encode_start(response.status, common), rest
 
     async def send_stream(
         self, stream: AsyncGenerator[bytes, None], head: bytes, flow: Flow
@@ -89,21 +66,7 @@ class Exchange:
         if self._stop is not None:
             self._stop()
 
-    def end(self, client: tuple[str, int] | None) -> Served:
-        """Release what the request took; return what the observer learns of the response."""
+    def end(self) -> None:
+        """End it: the response is complete or broken off, or its client left."""
         self.over = True
         self.stop()
-        request = self.request
-        seconds = perf_counter() - self._began
-        if request.upload is not None:
-            request.upload.release()
-        return Served(
-            request.route,
-            request.method,
-            self.status,
-            self.size,
-            seconds,
-            request.token_number,
-            client,
-            request.id,
-        )

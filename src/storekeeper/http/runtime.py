@@ -1,6 +1,5 @@
 """What all connections of one process share."""
 
-from asyncio import BaseTransport
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -14,7 +13,6 @@ from storekeeper.http.peers import NO_PEERS, TrustedPeers
 from storekeeper.http.plain import PlainReader
 from storekeeper.http.request import BodyLimit, Request
 from storekeeper.http.response import Deferred, Fields, Response
-from storekeeper.log.events import request_id
 
 
 class _Application(Protocol):
@@ -72,8 +70,3 @@ class Runtime:
 
     is_draining: Callable[[], bool] = lambda: False
     """Whether the service was told to stop, so that no stream may begin."""
-
-    def begin(self, request: Request, transport: BaseTransport) -> None:
-        """Note which request begins, and whether a trusted proxy sent it."""
-        request_id.set(request.id)
-        request.is_proxied = self.trusted.has(transport)

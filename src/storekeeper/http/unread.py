@@ -17,7 +17,7 @@ class Unread:
     They, a request that is not complete, and one without a complete response count in `budget`.
     """
 
-    __slots__ = ("_budget", "_position", "_reader", "data", "is_refused", "request")
+    __slots__ = ("_budget", "_reader", "data", "is_refused", "position", "request")
 
     def __init__(self, reader: RequestReader, budget: ReceiveBudget) -> None:
         self._reader = reader
@@ -26,21 +26,17 @@ class Unread:
         """The request that has no complete response."""
         self.data = b""
         """The bytes that arrived together with them, and they; empty if nothing is unread."""
-        self._position = 0
+        self.position = 0
+        """Where in `data` they begin."""
         self.is_refused = False
         """Whether there was no room for them: only their beginning is left."""
 
     def __len__(self) -> int:
-        return len(self.data) - self._position
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether none of them was read yet."""
-        return not self._position and not self.is_refused
+        return len(self.data) - self.position
 
     def has_request(self) -> bool:
         """Return whether a request begins in them; an empty line begins none."""
-        return bool(self.data[self._position :].strip(b"\r\n"))
+        return bool(self.data[self.position :].strip(b"\r\n"))
 
     def append(self, data: bytes) -> None:
         """Add what arrived."""
@@ -49,22 +45,22 @@ class Unread:
     def clear(self) -> None:
         """Forget them."""
         self.data = b""
-        self._position = 0
+        self.position = 0
         self.is_refused = False
 
     def feed(self) -> Request | None:
         """Have them read, up to the end of one request at most; return that if it is complete."""
-        position, request = self._reader.feed(self.data, self._position)
+        position, request = self._reader.feed(self.data, self.position)
         if position < len(self.data):
-            self._position = position
+            self.position = position
         else:
             self.clear()
         return request
 
     def shrink(self) -> None:
         """Keep only what the refusal of their first request depends on."""
-        self.data = self.data[self._position :][:_METHOD_BYTES]
-        self._position = 0
+        self.data = self.data[self.position :][:_METHOD_BYTES]
+        self.position = 0
         self.is_refused = True
 
     def count(self) -> None:

@@ -116,8 +116,11 @@ class Resource:
             if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
                 return unchanged
         listed = self._collection.list(wanted)
-        render = partial(_list_response, query, self._path(request), wanted.at, if_none_match)
-        return Deferred(listed, render) if isinstance(listed, Future) else render(listed)
+        path = self._path(request)
+        if isinstance(listed, Future):
+            render = partial(_list_response, query, path, wanted.at, if_none_match)
+            return Deferred(listed, render)
+        return _list_response(query, path, wanted.at, if_none_match, listed)
 
     async def _list_later(
         self, request: Request, wanted: Query, if_none_match: Tags, pending: Future[State]
@@ -177,10 +180,10 @@ class Resource:
         if store is None:
             return self._missing(id_text)
         current = tag(store.version, store.epoch)
-        if unchanged := not_modified(if_none_match, current):
+        if if_none_match is not None and (unchanged := not_modified(if_none_match, current)):
             return unchanged
         response = _store_response(store, current)
-        response.cacheable = _is_lasting(at)
+        response.cacheable = at is None or _is_lasting(at)
         return response
 
     def _written(self, id_text: bytes, path: bytes, store: Store | None) -> Response:
@@ -240,10 +243,10 @@ def _with_any_number(body: bytes) -> object:
     return value
 
 
-def _is_lasting(at: Moment | None) -> bool:
+def _is_lasting(at: Moment) -> bool:
     """Return whether a read gives the same while the database is the same: which moment a time
     is, the clock says."""
-    return at is None or at.time is None
+    return at.time is None
 
 
 def _store_response(
@@ -257,7 +260,7 @@ def _list_response(
     query: bytes, path: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing
 ) -> Response:
     current = tag(listing.version, listing.epoch)
-    if unchanged := not_modified(if_none_match, current):
+    if if_none_match is not None and (unchanged := not_modified(if_none_match, current)):
         return unchanged
     headers = JSON
     last = listing.last if listing.place is None else listing.place
@@ -268,7 +271,8 @@ def _list_response(
         headers += b"total-count: %d\r\n" % listing.total
     if listing.rest is None:
         body = b"[%b]" % listing.first
-        return Response(body, headers, tag=current.encode(), cacheable=_is_lasting(at))
+        cacheable = at is None or _is_lasting(at)
+        return Response(body, headers, tag=current.encode(), cacheable=cacheable)
     return Response(b"", headers, stream=_stream(listing.first, listing.rest), tag=current.encode())
 
 

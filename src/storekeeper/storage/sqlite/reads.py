@@ -122,7 +122,7 @@ class Reader(ReadTransaction):
 
     def get(self, id: int) -> Store | None:
         """Return the store of that id, or None."""
-        _, _, epoch, _ = self.numbers()
+        _, _, epoch, _ = self.known or self.numbers()
         found = self._execute(_GET, (id,)).get if id <= MAX_INTEGER else None
         if found is None:
             return None
@@ -193,16 +193,16 @@ class Reader(ReadTransaction):
         return StoreKeys(self._execute(_KEYS, (wanted,)).fetchall(), version, epoch)
 
     def _named(self, name: str, after: int, limit: int | None) -> Listing:
-        state = self.state()
+        _, version, epoch, _ = self.known or self.numbers()
         most = MAX_ROWS if limit is None else min(limit, MAX_ROWS)
         rows = _rows_of(self._execute(_NAMED, (name, after, most + 1)))
         if rows is not None and (len(rows) <= most or most == limit):
             last = rows[most - 1].id if len(rows) > most else None
-            return Listing(state.version, state.epoch, _encode(rows[:most])[1:-1], None, last)
+            return Listing(version, epoch, _encode(rows[:most])[1:-1], None, last)
         wanted = -1 if limit is None else limit + 1
         ids = decode_integers(self._execute(_IDS_NAMED, (name, after, wanted)).get)
         last = ids[limit - 1] if limit is not None and len(ids) > limit else None
-        return self._listing(ids[:limit], state, last)
+        return self._listing(ids[:limit], self.state(), last)
 
     def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
