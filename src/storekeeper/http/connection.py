@@ -93,9 +93,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Note bytes, which are handled after all that arrives in this loop iteration."""
         unread = self.unread
-        if self.exchange is not None and not unread:
-            if data := data.lstrip(b"\r\n"):
-                self.exchange.stop()  # a client that asks for something else listens no longer
+        if self.exchange is not None and not unread and (data := data.lstrip(b"\r\n")):
+            self.exchange.stop()  # a client that asks for something else listens no longer
         if self.reader.phase is Phase.DISCARDING or unread.is_refused:
             return
         unread.append(data)
