@@ -236,6 +236,39 @@ class TestSources:
         assert counts(done) == {"conflicts": 1}
         assert content(database) == [("Alpha", "9 Newest Road")]
 
+    @pytest.mark.parametrize("side", ["present", "row"])
+    @pytest.mark.parametrize("given", [MINE, THEIRS])
+    def test_a_decision_holds_although_the_source_gave_something_else_since(
+        self, database: Database, given: str, side: str
+    ) -> None:
+        """The store still has the version that was seen; only what the source gave is newer."""
+        nightly(database, ("7", "Alpha", OLD))
+        edit(database, 1, "Alpha", MINE)
+        keep = Resolution(2, 2, present=("address",))
+        assert counts(nightly(database, ("7", "Alpha", given), decisions=(keep,))) == {
+            "unchanged": 1
+        }
+        sides = {"present": MINE, "row": THEIRS}
+        decision = Resolution(2, 2, **{side: ("address",)})  # type: ignore[arg-type]  # one of two
+        nightly(database, ("7", "Alpha", THEIRS), decisions=(decision,))
+        assert content(database) == [("Alpha", sides[side])]
+
+    def test_a_decision_that_is_made_meanwhile_is_not_overwritten(self, database: Database) -> None:
+        """It changes no store, only what the source gave; on_conflict is compared with that."""
+        nightly(database, ("7", "Alpha", OLD))
+        edit(database, 1, "Alpha", MINE)
+        row = ("7", "Alpha", THEIRS)
+        plans: list[int] = []
+
+        def decide(plan: Plan) -> None:
+            plans.append(plan.report.replaced)
+            if len(plans) == 1:
+                nightly(database, row, decisions=(Resolution(2, 2, present=("address",)),))
+
+        nightly(database, row, on_conflict="overwrite", review=decide)
+        assert plans == [1, 0]
+        assert content(database) == [("Alpha", MINE)]
+
     def test_a_decision_of_one_field_leaves_the_other_in_conflict(self, database: Database) -> None:
         nightly(database, ("7", "Alpha", OLD))
         edit(database, 1, "Beta", MINE)

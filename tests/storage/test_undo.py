@@ -117,6 +117,22 @@ class TestUndo:
         assert counts(import_into(database, rows, "Key")) == {"unchanged": 2}
         assert verification.verify(database.url) == []
 
+    def test_memory_that_has_moved_on_since_stays(self, database: Database) -> None:
+        """So that the next night does not write over what the undo gave back."""
+        rows = "Key,name,address\n7,A,{}\n"
+        import_into(database, rows.format(OLD), "Key")
+        done = import_into(database, rows.format(NEW), "Key")
+        import_into(database, rows.format(LATER), "Key")
+        import_into(database, f"id,address\n1,{NEW}\n", "id")
+        back = undone(database, done)
+        assert numbers(back) == (1, 0, 0)
+        assert keys(database) == [(1, "7", "A", LATER)]
+        assert counts(import_into(database, rows.format(LATER), "Key")) == {"unchanged": 1}
+        assert content(database) == [("A", OLD)]
+        undone(database, back)
+        assert keys(database) == [(1, "7", "A", LATER)]
+        assert content(database) == [("A", NEW)]
+
     def test_a_key_that_another_store_has_by_now_stays_there(self, database: Database) -> None:
         fill_with(database, [Payload("A"), Payload("B")])
         first = import_into(database, "id,name,Key\n1,A,7\n", "id", attach="Key")

@@ -14,7 +14,7 @@ from tests.harness.client import until
 from tests.harness.databases import Database
 from tests.harness.process import Running, run, serving
 
-COLUMNS = "one, count, version, at, epoch, backed_up, folding"
+COLUMNS = "one, count, version, at, epoch, backed_up, folding, memory"
 VIEW_OF_CHANGES = "CREATE VIEW changes_11 AS SELECT * FROM changes_12"
 VIEW_OF_COLLECTION = (
     f"CREATE VIEW collection_11 AS SELECT {COLUMNS} FROM collection_12 GROUP BY {COLUMNS}"

@@ -201,9 +201,15 @@ Reject = Callable[[int, str], None]
 
 
 class Numbers(NamedTuple):
-    """The numbers of a collection; `at` is the time of its latest change."""
+    """The numbers of a collection; `at` is the time of its latest change, and `memory` grows with
+    each import that changes what a source last gave."""
 
     total: int
     version: int
     epoch: str
     at: int
+    memory: int = 0
+
+    def is_same_list(self, other: "Numbers") -> bool:
+        """Return whether nothing that an import compares was written in between."""
+        return self._replace(at=0) == other._replace(at=0)

@@ -19,6 +19,7 @@ class Writer(Protocol):
     """The part of an `intake.Session` that writes."""
 
     changes_table: str
+    collection_table: str
     set_numbers: str
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
@@ -70,9 +71,10 @@ _GIVEN_ADDRESS = """CASE WHEN staged.version IS NULL AND staged.has_address = 1
     THEN coalesce(staged.address, '') END"""
 _KNOWN = f"external_ids.value = {_KEY} AND external_ids.column_name = CAST($1 AS text)"
 _ADD_KEY_CHANGES = f"""INSERT INTO key_changes (seq, column_name, value, attached, given_name,
-  given_address)
+  given_address, new_name, new_address)
   SELECT seq, CAST($1 AS text), {_KEY}, attaches, external_ids.given_name,
-    external_ids.given_address
+    external_ids.given_address, coalesce({_GIVEN_NAME}, external_ids.given_name),
+    coalesce({_GIVEN_ADDRESS}, external_ids.given_address)
   {_CHANGED} LEFT JOIN external_ids ON {_KNOWN}
   WHERE is_new = 0 AND seq IS NOT NULL AND (attaches = 1 OR remembers = 1)"""
 _REMEMBER = f"""UPDATE external_ids SET given_name = coalesce(new.name, given_name),
@@ -134,6 +136,9 @@ def _write_keys(session: Writer, plan: Plan) -> None:
         session.write(_ADD_KEY_CHANGES, values)
     if plan.remembers:
         expect(plan.remembers, session.write(_REMEMBER, values))
+        # So that an import that compared its rows with what was given before does so again.
+        raised = f"UPDATE {session.collection_table} SET memory = memory + 1 WHERE one = 1"
+        expect(1, session.write(raised))
     is_keyed = "1 = 1" if plan.options.key_column is not None else "attach IS NOT NULL"
     keyed = session.write(_ADD_IDS.format(is_keyed=is_keyed), values)
     if plan.options.key_column is not None:

@@ -107,7 +107,7 @@ def import_rows(
     with session.writing(before_commit):
         if replay := _replay(session, options):
             return replay
-        if numbers_of(session)[:3] != plan.numbers[:3]:
+        if not numbers_of(session).is_same_list(plan.numbers):
             plan = _make_plan(session, options, repeats, check, begin_rejects)
             review(plan)
             _refuse(plan)
@@ -138,7 +138,8 @@ def _refuse(plan: Plan) -> None:
 
 # The plan.
 
-_NUMBERS = """SELECT coalesce(changes.count, 0), coalesce(seq, 0), epoch, coalesce(changes.at, 0)
+_NUMBERS = """SELECT coalesce(changes.count, 0), coalesce(seq, 0), epoch, coalesce(changes.at, 0),
+    memory
   FROM collection LEFT JOIN changes ON seq = (SELECT max(seq) FROM changes)"""
 _KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids"
 

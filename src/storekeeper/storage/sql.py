@@ -78,6 +78,8 @@ KEY_CHANGES = {
     "attached": int,
     "given_name": str,
     "given_address": str,
+    "new_name": str,
+    "new_address": str,
 }
 """What a change of an import did to the key that it found its store by, so that it can be
 undone."""
@@ -199,6 +201,18 @@ def additions_of_10(integer: str, text: str, options: str, changes: str) -> str:
       given_name {text},               -- what the source had given before
       given_address {text}
     ) {options};
+    """
+
+
+def additions_of_11(integer: str, text: str, collection: str) -> str:
+    """Return the statements that add what schema 11 has in addition to schema 10, in the words of a
+    database, where the table of the collection has this name."""
+    return f"""
+    -- What the source gave with this change; null: not known.
+    ALTER TABLE key_changes ADD COLUMN new_name {text};
+    ALTER TABLE key_changes ADD COLUMN new_address {text};
+    -- Grows with each import that changes what a source last gave.
+    ALTER TABLE {collection} ADD COLUMN memory {integer} NOT NULL DEFAULT 0;
     """
 
 

@@ -183,17 +183,17 @@ _UNCUT = f"joined.base_name IS NOT NULL AND joined.old_name = {_CUT}"
 def _outcome(field: str, is_given: str, is_unchanged: str, options: Import) -> str:
     """Return the expression of the `Outcome` of one field."""
     undecided = Outcome.WRITE if options.on_conflict == "overwrite" else Outcome.CONFLICT
-    in_conflict = f"coalesce(resolved.{field}_is, {undecided:d})"
     return f"""CASE
       WHEN joined.store IS NULL THEN {Outcome.WRITE:d}
       WHEN NOT {is_given} OR {_equal(f"joined.new_{field}", f"joined.old_{field}")}
         THEN {Outcome.KEEP:d}
+      WHEN resolved.{field}_is IS NOT NULL THEN resolved.{field}_is
       WHEN joined.base = {Base.IGNORED:d} THEN {Outcome.WRITE:d}
-      WHEN joined.base_{field} IS NULL THEN {in_conflict}
+      WHEN joined.base_{field} IS NULL THEN {undecided:d}
       WHEN {_equal(f"joined.given_{field}", f"joined.base_{field}")} THEN {Outcome.KEEP:d}
       WHEN {_equal(f"joined.old_{field}", f"joined.base_{field}")}{is_unchanged}
         THEN {Outcome.WRITE:d}
-      ELSE {in_conflict} END"""
+      ELSE {undecided:d} END"""
 
 
 def _value(field: str) -> str:

@@ -98,24 +98,30 @@ _ADD_CHANGES = f"""INSERT INTO {{table}} ({", ".join(CHANGES)})
 _KEYED = "FROM undone JOIN key_changes AS keyed ON keyed.seq = undone.made"
 _KNOWN = """known.store_id = undone.id AND known.column_name = keyed.column_name
       AND known.value = keyed.value"""
+
+
+def _memory(field: str) -> str:
+    """Return the expression of what the source last gave, after the undo: what it gave before the
+    change, unless it has given something else since."""
+    known = f"known.given_{field}"
+    return f"""CASE WHEN undone.{field}_is = {Field.UNDONE:d} AND keyed.attached = 0
+      AND coalesce(keyed.new_{field}, {known}) IS NOT DISTINCT FROM {known}
+      THEN keyed.given_{field} ELSE {known} END"""
+
+
 # What the source has given until now comes back if the undo is undone.
 _ADD_KEY_CHANGES = f"""INSERT INTO key_changes (seq, column_name, value, attached, given_name,
-  given_address)
+  given_address, new_name, new_address)
   SELECT undone.seq, keyed.column_name, keyed.value,
     CASE WHEN key_is IN ({KeyIs.DETACHED:d}, {KeyIs.ATTACHED:d}) THEN key_is ELSE 0 END,
-    known.given_name, known.given_address
+    known.given_name, known.given_address, {_memory("name")}, {_memory("address")}
   {_KEYED} LEFT JOIN external_ids AS known ON {_KNOWN}
   WHERE known.value IS NOT NULL OR key_is = {KeyIs.ATTACHED:d}"""
-_RETURN_MEMORY = f"""UPDATE external_ids SET
-    given_name = CASE name_is WHEN {Field.UNDONE:d} THEN undone.name
-      ELSE external_ids.given_name END,
-    given_address = CASE address_is WHEN {Field.UNDONE:d} THEN undone.address
-      ELSE external_ids.given_address END
-  FROM (SELECT undone.id, name_is, address_is, keyed.column_name AS of_column, keyed.value AS key,
-      keyed.given_name AS name, keyed.given_address AS address {_KEYED}
-        WHERE keyed.attached = 0) AS undone
-  WHERE external_ids.store_id = undone.id AND external_ids.column_name = undone.of_column
-    AND external_ids.value = undone.key"""
+_RETURN_MEMORY = f"""UPDATE external_ids SET given_name = after.name, given_address = after.address
+  FROM (SELECT known.store_id, known.column_name, {_memory("name")} AS name,
+      {_memory("address")} AS address
+    {_KEYED} JOIN external_ids AS known ON {_KNOWN} WHERE keyed.attached = 0) AS after
+  WHERE external_ids.store_id = after.store_id AND external_ids.column_name = after.column_name"""
 _DETACH = f"""DELETE FROM external_ids WHERE (store_id, column_name) IN (
   SELECT undone.id, keyed.column_name {_KEYED} WHERE key_is = {KeyIs.DETACHED:d})"""
 _ATTACH = f"""INSERT INTO external_ids (store_id, column_name, value, given_name, given_address)
@@ -177,7 +183,7 @@ def undo(
     with session.writing(before_commit):
         if replay := _replay(session, options):
             return replay
-        if numbers_of(session)[:3] != plan.numbers[:3]:
+        if not numbers_of(session).is_same_list(plan.numbers):
             plan, file = _make_plan(session, options, check)
             review(plan)
         now = clock.now()

@@ -5,7 +5,7 @@ from storekeeper.storage.postgres.schema import COLLECTION_TABLE, MOVED_TABLE, i
 from storekeeper.storage.postgres.snapshot import RENEW_EPOCH
 
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '4s'"
-_COLUMNS = "one, count, version, at, epoch, backed_up, folding"
+_COLUMNS = "one, count, version, at, epoch, backed_up, folding, memory"
 # It groups rows, so that no writer can lock it; reads continue through it.
 _FREEZE = f"""ALTER TABLE {COLLECTION_TABLE} RENAME TO {MOVED_TABLE};
   CREATE VIEW {COLLECTION_TABLE} AS SELECT {_COLUMNS} FROM {MOVED_TABLE} GROUP BY {_COLUMNS}"""

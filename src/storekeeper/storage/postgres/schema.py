@@ -20,6 +20,7 @@ from storekeeper.storage.sql import (
     TABLES,
     TABLES_OF_9,
     additions_of_10,
+    additions_of_11,
     check_folding,
     check_schema_number,
     statements_of_tables,
@@ -77,8 +78,12 @@ _TO_10 = f"""
 
 _OF_COLLECTION = "one, count, version, at, epoch, backed_up, folding"
 _TO_11 = f"""
-    -- Later texts are folded otherwise: see `_fold_again`. The view `collection` follows.
+    -- Later texts are folded otherwise: see `_fold_again`.
     ALTER TABLE collection_10 RENAME TO collection_11;
+    {additions_of_11("bigint", 'text COLLATE "C"', "collection_11")}
+    CREATE OR REPLACE VIEW collection AS
+      SELECT one, count, version, at, epoch, backed_up, memory FROM collection_11
+      GROUP BY one, count, version, at, epoch, backed_up, memory;
     CREATE VIEW collection_10 AS SELECT {_OF_COLLECTION} FROM collection_11
       GROUP BY {_OF_COLLECTION};
 """

@@ -1,6 +1,6 @@
 """The tables of a new file, and the ways from each schema to the next."""
 
-from storekeeper.storage.sql import additions_of_10, statements_of_tables
+from storekeeper.storage.sql import additions_of_10, additions_of_11, statements_of_tables
 
 NEW_EPOCH = """(SELECT group_concat(
         substr('abcdfghijklmnopqrstuvwxyze234567', abs(random() % value) + 1, 1), '')
@@ -40,7 +40,7 @@ _TO_10 = f"""
       SELECT seq, store_id, name, address, at, count, token_number, user_name FROM changes_10;
 """
 
-_TO_11 = """
+_TO_11 = f"""
     -- Later texts are folded otherwise: see `folding.py`.
     DROP VIEW changes;
     ALTER TABLE changes_10 RENAME TO changes_11;
@@ -48,6 +48,7 @@ _TO_11 = """
       SELECT seq, store_id, name, address, at, count, token_number, user_name FROM changes_11;
     CREATE VIEW changes AS
       SELECT seq, store_id, name, address, at, count, token_number, user_name FROM changes_11;
+    {additions_of_11("INTEGER", "TEXT", "collection")}
 """
 
 MIGRATIONS: tuple[str, ...] = (_TO_10, _TO_11)
