@@ -17,7 +17,7 @@ OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
   $$($(PYTHON) -c 'import platform; print(platform.python_version())')$$" .venv/pyvenv.cfg || echo another-python))
 
 .DEFAULT_GOAL := help
-.PHONY: another-python help dev again quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http fuzz-imports thorough soak load faults sbom audit release clean
+.PHONY: another-python help dev again quick serve serve-postgres setup test coverage check format lock examples reference screenshots bench bench-ab bench-scaling huge fuzz-api fuzz-http fuzz-imports thorough soak load upgrade faults sbom audit release clean
 
 help:  ## lists the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-16s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,9 @@ soak: .venv/.dev  ## two hours of kills, power losses, histories and load; SOAK=
 
 load: .venv/.dev  ## 3 minutes of idle, slow, greedy and too many clients; LOAD="--connections=1000" for less
 	@$(BIN)/python -m tests.campaigns.load $(LOAD)
+
+upgrade: .venv/.dev  ## upgrades a list under load from an older version, both running; FROM=41c4a66
+	@$(BIN)/python -m tests.campaigns.upgrading $(FROM)
 
 faults: .venv/.dev  ## injects every fault, with one line for each; FAULTS="A4 A9" for some
 	@$(BIN)/python -m tests.campaigns.faults $(FAULTS)

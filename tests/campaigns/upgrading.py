@@ -1,0 +1,127 @@
+"""Upgrades a list under load from an older version, both running: `make upgrade FROM=COMMIT`, or
+`FROM="COMMIT postgres"` for one kind of database.
+
+The program of that commit must run with the packages of this one. Of versions with schema 9, a
+process on a file ends at its first write after the upgrade; on PostgreSQL it reads on.
+"""
+
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+
+from tests import ROOT
+from tests.harness.client import until
+from tests.harness.databases import KINDS, Database
+from tests.harness.postgres_server import stop_shared
+from tests.harness.process import Running, run, serving
+
+CLIENTS = 3
+
+Environment = Mapping[str, str]
+
+
+class Load:
+    """Clients that create stores at the service that takes them, and the ids that they got."""
+
+    def __init__(self, *services: Running) -> None:
+        self.services = list(services)
+        self.acknowledged: dict[int, str] = {}
+        self.over = threading.Event()
+
+    def client(self, name: str) -> None:
+        """Create stores until it is over."""
+        number = 0
+        while not self.over.is_set():
+            number += 1
+            stored = f"{name} {number}"
+            for service in self.services:
+                with suppress(OSError, HTTPException):
+                    done = service.request("POST", "/api/stores", {"name": stored})
+                    if done.status == 200:
+                        self.acknowledged[done.json["id"]] = stored
+                        break
+                    assert done.json["outcome"] == "none", "its write may have happened"
+
+    def grows(self) -> None:
+        """Wait until more was written."""
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) >= before + 20)
+
+
+def upgrade_under_load(
+    database: Database, folder: Path, older: Environment, newer: Environment
+) -> int:
+    """Start the newer version next to the older one while clients write; return how many writes
+    were acknowledged, none of which may be lost.
+
+    The older one reads on and writes nothing more; its backup is restored by the newer one.
+    """
+    backup = folder / "before.db"
+    # The first versions know no such command: their `serve` makes the list.
+    run("create", "--no-examples", "--database", database.url, env=dict(older))
+    with (
+        serving(folder, database=database.url, create=False, env=dict(older)) as old,
+        ThreadPoolExecutor(CLIENTS) as pool,
+    ):
+        load = Load(old)
+        clients = [pool.submit(load.client, f"Łódź {number}") for number in range(CLIENTS)]
+        try:
+            load.grows()
+            done = run("backup", str(backup), "--database", database.url, env=dict(older))
+            assert done.returncode == 0, done.stderr
+            with serving(folder, database=database.url, create=False, env=dict(newer)) as new:
+                load.services.append(new)
+                load.grows()
+                refused = old.request("POST", "/api/stores", {"name": "By the old one"})
+                assert (refused.status, refused.json["outcome"]) == (503, "none")
+                for path in ("/api/stores/1", "/api/stores?limit=5", "/api/changes?limit=5"):
+                    assert old.request("GET", path).status == 200
+                load.over.set()
+                for client in clients:
+                    client.result()
+                stores = new.request("GET", "/api/stores").json
+        finally:
+            load.over.set()
+    names = {store["id"]: store["name"] for store in stores}
+    assert load.acknowledged.items() <= names.items()
+    assert list(names) == list(range(1, len(names) + 1))
+    assert len(names) == len(load.acknowledged)
+    # The morning after, with the newer version.
+    restored = f"sqlite:///{folder}/restored.db"
+    for command in (
+        ["verify", database.url],
+        ["verify", str(backup)],
+        ["restore", str(backup), "--database", restored],
+    ):
+        done = run(*command, env=dict(newer))
+        assert done.returncode == 0, done.stderr
+    return len(names)
+
+
+def main(commit: str, *kinds: str) -> None:
+    """Upgrade from that commit on kinds of databases, by default on all, and print what was seen."""
+    with tempfile.TemporaryDirectory(prefix="storekeeper-upgrade-") as folder:
+        source = Path(folder, "source")
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(source), commit], check=True)
+        try:
+            for kind in kinds or KINDS:
+                files = Path(folder, kind)
+                files.mkdir()
+                with KINDS[kind](files) as database:
+                    older = {"PYTHONPATH": str(source / "src")}
+                    count = upgrade_under_load(database, files, older, {})
+                print(f"{kind}: {count} acknowledged writes, all there; the older version read on")
+        finally:
+            stop_shared()
+            subprocess.run([*git, "remove", "--force", str(source)], check=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
