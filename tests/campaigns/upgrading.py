@@ -58,7 +58,7 @@ def upgrade_under_load(
     database: Database, folder: Path, older: Environment, newer: Environment
 ) -> int:
     """Start the newer version next to the older one while clients write; return how many writes
-    were acknowledged, none of which may be lost.
+    were acknowledged. Not one may be lost.
 
     The older one reads on and writes nothing more; its backup is restored by the newer one.
     """
@@ -105,7 +105,7 @@ def upgrade_under_load(
 
 
 def main(commit: str, *kinds: str) -> None:
-    """Upgrade from that commit on kinds of databases, by default on all, and print what was seen."""
+    """Upgrade from that commit on kinds of databases, by default on all; print what was seen."""
     with tempfile.TemporaryDirectory(prefix="storekeeper-upgrade-") as folder:
         source = Path(folder, "source")
         git = ["git", "-C", str(ROOT), "worktree"]
