@@ -150,15 +150,12 @@ class Tools:
         Then call edit_store with the same values, `tag` and `proposal`.
         """
         store = await self._client.get(id)
-        after = {
-            "id": id,
-            "name": store.name if name is None else name,
-            "address": None if remove_address else store.address if address is None else address,
-        }
+        before = _shown(store)
+        after = {**before, **_edit(name, address, remove_address)}
         return {
-            "before": _shown(store),
+            "before": before,
             "after": after,
-            "changes_something": after != _shown(store),
+            "changes_something": after != before,
             "tag": store.tag,
             "proposal": str(uuid4()),
         }
@@ -207,10 +204,11 @@ class Tools:
         remove_address: Remove = False,
     ) -> Result:
         """Change one store, as proposed. It is refused if the store has changed since its `tag`."""
+        edit = _edit(name, address, remove_address)
         changed = await self._client.patch(
             id,
-            name=KEEP if name is None else name,
-            address=None if remove_address else KEEP if address is None else address,
+            name=edit.get("name", KEEP),
+            address=edit.get("address", KEEP),
             tag=tag or '"none"',
             key=proposal,
         )
@@ -225,6 +223,18 @@ class Tools:
         """Add one store, as proposed. The same proposal never adds a second one."""
         made = await self._client.create(name, address, key=proposal)
         return {"store": _shown(made), "tag": made.tag}
+
+
+def _edit(name: str | None, address: str | None, remove_address: bool) -> Result:
+    """Return what an edit sets; it keeps what is None."""
+    edit: Result = {}
+    if name is not None:
+        edit["name"] = name
+    if remove_address:
+        edit["address"] = None
+    elif address is not None:
+        edit["address"] = address
+    return edit
 
 
 def _shown(store: Store) -> Result:
