@@ -581,3 +581,39 @@ def test_a_look_prints_the_line_that_imports_the_file(database: Sqlite) -> None:
     options = shlex.split(look.rpartition("import with: ")[2])
     assert command("import", database, str(file), *options).returncode == 0
     assert content(database)[0] == ("Bäckerei Größe 0", "Königsallee 0, 01067 Düsseldorf")
+
+
+def test_a_first_nightly_file_adopts_the_stores_that_are_like_its_rows(database: Sqlite) -> None:
+    """Otherwise each store of a list that was kept by hand would be there twice."""
+    fill_with(database, [Payload("Harbour", "1 Quay"), Payload("Mill"), Payload("Twin")])
+    rows = b"Number,name,address\n7, harbour ,1  QUAY\n8,New,\n"
+    of = ("import", database, "-", "--match", "key:Number")
+    done = command(*of, "--adopt", "--dry-run", stdin=rows)
+    assert done.returncode == 0
+    assert content(database) == [("Harbour", "1 Quay"), ("Mill", None), ("Twin", None)]
+    done = command(*of, "--adopt", stdin=rows)
+    assert b"1 store created as 4, 1 replaced, 1 of them with a new key" in done.stderr
+    after = [("Harbour", "1 Quay"), ("Mill", None), ("Twin", None), ("New", None)]
+    assert content(database) == after
+    assert b"0 stores created, 0 replaced, 2 unchanged" in command(*of, stdin=rows).stderr
+    both = b"Number,name\n20,Mill\n21,mill\n"
+    lines = command(*of, "--adopt", stdin=both)
+    assert lines.returncode == 2
+    assert b"nothing was imported" in lines.stderr.lower()
+    assert content(database) == after
+
+
+def test_stores_that_are_matched_by_id_get_the_keys_of_a_column(database: Sqlite) -> None:
+    fill_with(database, [Payload("Harbour"), Payload("Mill")])
+    rows = b"id,name,Number\n1,Harbour,7\n2,Mill,8\n"
+    done = command("import", database, "-", "--match", "id", "--attach", "Number", stdin=rows)
+    assert b"0 stores created, 2 replaced" in done.stderr
+    by_key = b"Number,name\n8,Old Mill\n"
+    done = command("import", database, "-", "--match", "key:Number", stdin=by_key)
+    assert b"0 stores created, 1 replaced" in done.stderr
+    taken = b"id,name,Number\n1,Harbour,8\n"
+    of = ("import", database, "-", "--match", "id", "--attach")
+    assert b"8" in command(*of, "Number", stdin=taken).stderr
+    [line] = refused(command(*of, "Nowhere", stdin=rows))
+    assert "Nowhere" in line
+    assert content(database) == [("Harbour", None), ("Old Mill", None)]
