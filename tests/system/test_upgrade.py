@@ -49,4 +49,5 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_upgrade_under_load_loses_no_write_while_both_versions_run(
     database: Database, next_release: Path, tmp_path: Path
 ) -> None:
-    assert upgrade_under_load(database, tmp_path, {}, {"PYTHONPATH": str(next_release)})
+    done = upgrade_under_load(database, tmp_path, {}, {"PYTHONPATH": str(next_release)})
+    assert done.reads_on
