@@ -163,7 +163,7 @@ def test_what_perhaps_was_done_is_said_to_be_unknown(command: str) -> None:
 def test_tokens_that_another_session_has_locked_are_not_waited_for_without_end(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storekeeper.storage.intake.LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr("storekeeper.storage.sessions.LOCK_TIMEOUT", 0.05)
     with postgres().database() as url:
         add_token(url, "ci", "read")
         with psycopg.connect(url) as other:

@@ -6,7 +6,8 @@ from storekeeper.domain.import_plan import Plan
 from storekeeper.domain.intake import Import, NeedsMatch, SheetRow
 from storekeeper.domain.stores import Payload
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.intake import Session, import_rows
+from storekeeper.storage.intake import import_rows
+from storekeeper.storage.sessions import Session
 
 
 async def add_all(

@@ -22,8 +22,8 @@ from storekeeper.domain.search import Search
 from storekeeper.domain.selection import Place, Selection, StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import Token, Traces
-from storekeeper.storage import intake
-from storekeeper.storage.intake import Session
+from storekeeper.storage import sessions
+from storekeeper.storage.sessions import Session
 
 _TIME = re.compile(
     rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?Z"
@@ -286,7 +286,7 @@ class Collection(Protocol):
         store of that id."""
 
     async def in_session(
-        self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
+        self, work: Callable[[Session], T], lock_timeout: float = sessions.LOCK_TIMEOUT
     ) -> T:
         """Call `work` on a thread, with a session for one import; return what it returns, raise
         what it raises.

@@ -23,9 +23,9 @@ from storekeeper.domain.errors import (
 from storekeeper.domain.search import fold, folded
 from storekeeper.domain.stores import EXAMPLES
 from storekeeper.settings import DATABASES
-from storekeeper.storage import copying, intake
+from storekeeper.storage import copying, sessions
 from storekeeper.storage.collection import Collection, CopyTarget, Fail, Snapshot
-from storekeeper.storage.intake import Session
+from storekeeper.storage.sessions import Session
 from storekeeper.storage.sql import TABLES, changes_statement, page_of
 from storekeeper.storage.sqlite import SqliteDatabase
 from storekeeper.storage.sqlite.schema import files, is_missing
@@ -172,7 +172,7 @@ def write_session(url: str) -> Iterator[Session]:
     """Open a collection to write to it, behind the lock of all writers. Raises CannotStart,
     Unavailable."""
     with (
-        open_existing(url).session(lock_timeout=intake.LOCK_TIMEOUT) as session,
+        open_existing(url).session(lock_timeout=sessions.LOCK_TIMEOUT) as session,
         session.writing(lambda: None),
     ):
         yield session

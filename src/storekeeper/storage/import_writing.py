@@ -1,8 +1,7 @@
 """What an import writes, in the words of both databases: behind the lock, from the temporary
 tables."""
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -11,23 +10,9 @@ from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.import_plan import Outcome, Plan
 from storekeeper.domain.intake import Counts, Import
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH
+from storekeeper.storage.sessions import Session
 from storekeeper.storage.sql import CHANGES, CONTENT, FIELDS
 from storekeeper.storage.staging import new_name
-
-
-class Writer(Protocol):
-    """The part of an `intake.Session` that writes."""
-
-    changes_table: str
-    collection_table: str
-    set_numbers: str
-
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
-        """Execute a statement; return its rows."""
-
-    def write(self, statement: str, values: tuple[Any, ...] = ()) -> int:
-        """Execute a statement that writes; return how many rows it wrote."""
-
 
 _CHANGED = "FROM decided JOIN staged ON staged.place = decided.place"
 _RESOLVED = f"{_CHANGED} LEFT JOIN resolved ON resolved.line = staged.line"
@@ -90,9 +75,6 @@ _ADD_IDS = f"""INSERT INTO external_ids (store_id, column_name, value, given_nam
 _ADD_IMPORT = """INSERT INTO imports (first_seq, last_seq, undoes, file, token_number, user_name)
   VALUES ($1, $2, CAST($3 AS bigint), CAST($4 AS text), $5, CAST($6 AS text))"""
 
-FIND_KEY = "SELECT request, result FROM keys WHERE key = $1"
-"""Selects what an Idempotency-Key was used for."""
-
 ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
   SELECT coalesce(max(n), 0) + 1, CAST($1 AS text), $2, $3, $4, CAST($5 AS text) FROM keys"""
 
@@ -102,7 +84,7 @@ def listed(options: Import) -> str:
     return _LISTED.format(new_name=new_name(options))
 
 
-def write(session: Writer, plan: Plan, now: int) -> None:
+def write(session: Session, plan: Plan, now: int) -> None:
     """Write what a plan decided, as of `now`; complete its report."""
     options, report, before = plan.options, plan.report, plan.numbers
     version = before.version + plan.changes
@@ -123,14 +105,14 @@ def write(session: Writer, plan: Plan, now: int) -> None:
     remember_result(session, options, report, (version, now))
 
 
-def _replace(session: Writer, new_name: str) -> int:
+def _replace(session: Session, new_name: str) -> int:
     return sum(
         session.write(_REPLACE.format(new_name=new_name, named=named, name_is=name_is))
         for named, name_is in _REPLACEMENTS
     )
 
 
-def _write_keys(session: Writer, plan: Plan) -> None:
+def _write_keys(session: Session, plan: Plan) -> None:
     values = (plan.column,)
     if plan.report.replaced:
         session.write(_ADD_KEY_CHANGES, values)
@@ -145,21 +127,21 @@ def _write_keys(session: Writer, plan: Plan) -> None:
         expect(plan.report.created + plan.report.adopted, keyed)
 
 
-def add_changes(session: Writer, statement: str, values: tuple[Any, ...], count: int) -> None:
+def add_changes(session: Session, statement: str, values: tuple[Any, ...], count: int) -> None:
     """Add so many rows to the table of changes, and set the numbers of the collection."""
     expect(count, session.write(statement.format(table=session.changes_table), values))
     if session.set_numbers:
         expect(1, session.write(session.set_numbers))
 
 
-def record(session: Writer, options: Import, range_: tuple[int, int, int | None]) -> None:
+def record(session: Session, options: Import, range_: tuple[int, int, int | None]) -> None:
     """Record the first and the last change of an import, or of an undo and what that undoes."""
     who = (options.file, options.token_number, options.user)
     expect(1, session.write(_ADD_IMPORT, (*range_, *who)))
 
 
 def remember_result(
-    session: Writer, options: Import, report: msgspec.Struct, moment: tuple[int, int]
+    session: Session, options: Import, report: msgspec.Struct, moment: tuple[int, int]
 ) -> None:
     """Remember the counts under the Idempotency-Key, if there is one."""
     version, now = moment

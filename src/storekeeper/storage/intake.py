@@ -4,16 +4,12 @@ The rows are staged, and compared with the stores, before the lock of writers is
 they are compared again only if there was a change in between.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
-
-import msgspec
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from storekeeper.domain import import_plan
 from storekeeper.domain.changes import Cursor
-from storekeeper.domain.commands import Tags, matches, tag
-from storekeeper.domain.errors import InvalidInput, KeyReused, PreconditionFailed
+from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.import_plan import Decision, Found, InConflict, Plan
 from storekeeper.domain.intake import (
     Counts,
@@ -29,40 +25,12 @@ from storekeeper.domain.problems import Conflict, shown
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.stores import MAX_INTEGER
 from storekeeper.storage import clock, staging
-from storekeeper.storage.import_writing import FIND_KEY, listed, write
+from storekeeper.storage.import_writing import listed, write
+from storekeeper.storage.sessions import Session, numbers_of, replayed, require_tag
 from storekeeper.storage.sql import CONTENT
-
-LOCK_TIMEOUT = 60.0
-"""Seconds that an import waits for other writers, unless its caller says otherwise."""
 
 CHUNK = 10_000
 """Rows that are compared with the stores at once, so that memory does not grow with the file."""
-
-
-class Session(Protocol):
-    """A connection to a database, for one import or another command that writes."""
-
-    changes_table: str
-    """The table of changes."""
-
-    collection_table: str
-    """The table of the collection's epoch."""
-
-    set_numbers: str
-    """The statement that makes the numbers of the collection those of the latest change, if a
-    table has them."""
-
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
-        """Execute a statement with parameters `$1`, `$2`; return its rows."""
-
-    def write(self, statement: str, values: tuple[Any, ...] = ()) -> int:
-        """Execute a statement that writes; return how many rows it wrote."""
-
-    def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
-        """Add rows to a temporary table, which has just these columns."""
-
-    def writing(self, before_commit: Callable[[], None]) -> AbstractContextManager[None]:
-        """Begin to write: take the lock of writers. At the end, call `before_commit`, and commit."""
 
 
 def keep_no_rejects() -> Reject:
@@ -83,16 +51,16 @@ def import_rows(
     """Import the rows of a file, all or none; return what was done, only its counts if this is
     a replay.
 
-    `review` is called with the plan before the lock is taken, and again if it had to be made
-    anew behind it; it may raise. Iterating the rows may be slow, and raises what is wrong with
+    `review` is called with the plan before the lock is taken, and again if another plan was made
+    behind it; it may raise. Iterating the rows may be slow, and raises what is wrong with
     the file as a whole. `check` is called now and then before anything is written, and may raise.
-    `begin_rejects` is called when a plan is begun: what it returns is told of each row that is not
-    imported.
+    `begin_rejects` is called when a plan is begun; what it returns is called for each row that is
+    not imported.
 
     Raises Refused, NeedsMatch, PreconditionFailed, KeyReused, and what the rows and the database
     raise.
     """
-    if replay := _replay(session, options):
+    if replay := replayed(session, options, Counts):
         return replay
     _require_match(options, numbers_of(session))
     for table in staging.TABLES:
@@ -105,7 +73,7 @@ def import_rows(
         return plan
     _refuse(plan)
     with session.writing(before_commit):
-        if replay := _replay(session, options):
+        if replay := replayed(session, options, Counts):
             return replay
         if not numbers_of(session).is_same_list(plan.numbers):
             plan = _make_plan(session, options, repeats, check, begin_rejects)
@@ -138,25 +106,7 @@ def _refuse(plan: Plan) -> None:
 
 # The plan.
 
-_NUMBERS = """SELECT coalesce(changes.count, 0), coalesce(seq, 0), epoch, coalesce(changes.at, 0),
-    memory
-  FROM collection LEFT JOIN changes ON seq = (SELECT max(seq) FROM changes)"""
 _KEY_COLUMNS = "SELECT DISTINCT column_name FROM external_ids"
-
-
-def numbers_of(session: Session) -> Numbers:
-    """Return the numbers of the collection."""
-    (row,) = session.execute(_NUMBERS)
-    return Numbers(*row)
-
-
-def require_tag(tags: Tags | None, numbers: Numbers) -> None:
-    """Raise PreconditionFailed if these are tags, but none of the list."""
-    current = tag(numbers.version, numbers.epoch)
-    if tags is not None and not matches(tags, current):
-        raise PreconditionFailed(
-            f"The list has changed: its version is {numbers.version} now", current
-        )
 
 
 def _require_match(options: Import, numbers: Numbers) -> None:
@@ -270,26 +220,3 @@ def shown_texts(name: str | None, address: str | None) -> dict[str, str | None]:
 def _listed(line: int, id: int, is_new: int, *texts: str | None) -> ListedChange:
     old = None if is_new else shown_texts(*texts[:2])
     return ListedChange(line, id, old, shown_texts(*texts[2:]))
-
-
-def _replay(session: Session, options: Import) -> Counts | None:
-    """Return what an earlier import with the same key did. Raises KeyReused if that was another
-    request."""
-    if options.idempotency_key is None or options.dry_run:
-        return None
-    key, request = options.idempotency_key
-    for known, result in session.execute(FIND_KEY, (key,)):
-        if known != request or result is None:
-            raise KeyReused("The Idempotency-Key was used for another request: send a new one")
-        return in_epoch(msgspec.json.decode(result, type=Counts), numbers_of(session).epoch)
-    return None
-
-
-def in_epoch(counts: Counts, epoch: str) -> Counts:
-    """Return counts whose changes are the same ones, under the epoch of now, as clients need their
-    tags."""
-    counts.version = f"{counts.version.partition('.')[0]}.{epoch}"
-    if counts.first is not None and counts.last is not None:
-        counts.first = f"{counts.first.partition('.')[0]}.{epoch}"
-        counts.last = f"{counts.last.partition('.')[0]}.{epoch}"
-    return counts

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from storekeeper.domain.changes import Cursor
-from storekeeper.domain.errors import InvalidInput, KeyReused
-from storekeeper.domain.intake import Import, Numbers
+from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.intake import Import
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import MAX_SEARCHED_LENGTH
@@ -26,12 +26,12 @@ from storekeeper.storage import clock
 from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.import_writing import (
     ADD_KEY,
-    FIND_KEY,
     add_changes,
     expect,
     record,
 )
-from storekeeper.storage.intake import CHUNK, Session, numbers_of, require_tag, shown_texts
+from storekeeper.storage.intake import CHUNK, shown_texts
+from storekeeper.storage.sessions import Session, numbers_of, replayed, require_tag
 from storekeeper.storage.sql import CHANGES, CONTENT
 
 _TABLE = """undone (seq bigint, made INTEGER PRIMARY KEY, id bigint, previous bigint,
@@ -173,7 +173,7 @@ def undo(
     it may raise. `check` is called now and then before anything is written, and may raise. Raises
     EpochEnded, InvalidInput, KeyReused, and what the database raises.
     """
-    if replay := _replay(session, options):
+    if replay := replayed(session, options, UndoCounts):
         return replay
     session.execute(f"CREATE TEMPORARY TABLE {_TABLE}")
     plan, file = _make_plan(session, options, check)
@@ -181,7 +181,7 @@ def undo(
     if options.dry_run:
         return plan
     with session.writing(before_commit):
-        if replay := _replay(session, options):
+        if replay := replayed(session, options, UndoCounts):
             return replay
         if not numbers_of(session).is_same_list(plan.numbers):
             plan, file = _make_plan(session, options, check)
@@ -236,26 +236,3 @@ def _write(session: Session, plan: UndoPlan, file: str | None, now: int) -> None
         counts = msgspec.convert(report, UndoCounts, from_attributes=True)
         result = msgspec.json.encode(counts).decode()
         expect(1, session.write(ADD_KEY, (*options.idempotency_key, version, now, result)))
-
-
-def _replay(session: Session, options: Undo) -> UndoCounts | None:
-    """Return what an earlier undo with the same key did. Raises KeyReused if that was another
-    request."""
-    if options.idempotency_key is None or options.dry_run:
-        return None
-    key, request = options.idempotency_key
-    for known, result in session.execute(FIND_KEY, (key,)):
-        if known != request or result is None:
-            raise KeyReused("The Idempotency-Key was used for another request: send a new one")
-        counts = msgspec.json.decode(result, type=UndoCounts)
-        return in_present_epoch(counts, numbers_of(session))
-    return None
-
-
-def in_present_epoch(counts: UndoCounts, numbers: Numbers) -> UndoCounts:
-    """Return counts with the cursors of the present epoch, which are the tags that clients need."""
-    counts.version = str(Cursor(int(counts.version.partition(".")[0]), numbers.epoch))
-    if counts.first is not None and counts.last is not None:
-        counts.first = str(Cursor(int(counts.first.partition(".")[0]), numbers.epoch))
-        counts.last = str(Cursor(int(counts.last.partition(".")[0]), numbers.epoch))
-    return counts

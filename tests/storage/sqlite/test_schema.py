@@ -16,7 +16,7 @@ import pytest
 
 from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.stores import EXAMPLES
-from storekeeper.storage import databases, intake, tokens
+from storekeeper.storage import databases, sessions, tokens
 from storekeeper.storage.sql import SCHEMA_NUMBER
 from storekeeper.storage.sqlite import SqliteCollection, connections, schema
 from storekeeper.storage.sqlite.migrations import CHANGES_TABLE, MIGRATIONS
@@ -195,7 +195,7 @@ def test_a_command_or_start_waits_for_a_program_that_locks_the_file_after_it_was
     with monkeypatch.context() as patch, locked_after_look(path, patch):
         for module in (schema, connections):
             patch.setattr(module, "START_TIMEOUT", 0.1)
-        patch.setattr(intake, "LOCK_TIMEOUT", 0.1)
+        patch.setattr(sessions, "LOCK_TIMEOUT", 0.1)
         with pytest.raises((CannotStart, Unavailable), match="locked"):
             use(path)
     with locked_after_look(path, monkeypatch) as other, ThreadPoolExecutor(1) as pool:

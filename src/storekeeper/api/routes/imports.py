@@ -43,7 +43,8 @@ from storekeeper.sheets.protocol import Layout, layout_of
 from storekeeper.sheets.reader import Limits, ReaderEnded
 from storekeeper.sheets.reading import Reading, known_to, look
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.intake import Session, import_rows
+from storekeeper.storage.intake import import_rows
+from storekeeper.storage.sessions import Session
 
 MEDIA_TYPES = (
     *("text/csv", "text/tab-separated-values", TYPES["xlsx"], "application/vnd.ms-excel"),

@@ -17,7 +17,7 @@ from storekeeper.domain.undo import Undo, UndoCounts, UndoPlan
 from storekeeper.http.request import Request
 from storekeeper.http.response import JSON, Deferred, Fields, Response
 from storekeeper.storage.collection import Collection
-from storekeeper.storage.intake import Session
+from storekeeper.storage.sessions import Session
 from storekeeper.storage.undo import undo
 
 _TOO_SLOW = "The undo takes too long: use the command storekeeper undo"

@@ -14,7 +14,7 @@ from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import Token, Traces
-from storekeeper.storage import intake
+from storekeeper.storage import sessions
 from storekeeper.storage.collection import (
     Collection,
     Fail,
@@ -25,7 +25,6 @@ from storekeeper.storage.collection import (
     State,
     T,
 )
-from storekeeper.storage.intake import Session
 from storekeeper.storage.postgres import (
     connections,
     moving,
@@ -45,6 +44,7 @@ from storekeeper.storage.postgres.pipeline import (
 from storekeeper.storage.postgres.pool import Pool, single_row
 from storekeeper.storage.postgres.selecting import Selecting
 from storekeeper.storage.postgres.session import open_new_session, open_session
+from storekeeper.storage.sessions import Session
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
 
 _STATEMENTS = reads.STATEMENTS | selecting.STATEMENTS | writer.STATEMENTS
@@ -106,7 +106,7 @@ class PostgresCollection(QueuedWrites, Collection):
         return asyncio.ensure_future(self._reader.changes(query))
 
     async def in_session(
-        self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
+        self, work: Callable[[Session], T], lock_timeout: float = sessions.LOCK_TIMEOUT
     ) -> T:
         await self.check()  # then its tables are there
         return await run_with(partial(open_session, self._url, lock_timeout=lock_timeout), work)

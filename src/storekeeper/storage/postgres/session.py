@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from storekeeper.domain.errors import MOVED_PROBLEM, WrongDatabase
-from storekeeper.storage import intake
+from storekeeper.storage import sessions
 from storekeeper.storage.postgres.connections import Connection, connected
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, is_moved
 from storekeeper.storage.postgres.snapshot import PostgresTarget, making
@@ -18,7 +18,7 @@ _SET_NUMBERS = f"""UPDATE {COLLECTION_TABLE} SET (count, version, at) =
 
 @contextmanager
 def open_session(
-    url: str, *, lock_timeout: float = intake.LOCK_TIMEOUT, moved: bool = False
+    url: str, *, lock_timeout: float = sessions.LOCK_TIMEOUT, moved: bool = False
 ) -> Iterator["PostgresSession"]:
     """Open a session on a prepared database, whose list was not moved, unless `moved`. Raises
     Unavailable, CannotStart."""
@@ -34,11 +34,11 @@ def open_new_session(url: str) -> Iterator["PostgresSession"]:
     Taken if there is one, Unavailable, CannotStart."""
     with making(url) as connection:
         PostgresTarget(url, connection).finish(None)
-        yield PostgresSession(connection, intake.LOCK_TIMEOUT)
+        yield PostgresSession(connection, sessions.LOCK_TIMEOUT)
 
 
 class PostgresSession:
-    """A `intake.Session` in one transaction, on a connection of its own."""
+    """A `sessions.Session` in one transaction, on a connection of its own."""
 
     changes_table = "changes"
     collection_table = COLLECTION_TABLE

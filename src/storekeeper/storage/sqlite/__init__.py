@@ -18,7 +18,7 @@ from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import USED_INTERVAL, Token, Traces
 from storekeeper.log.events import Event, emit
-from storekeeper.storage import intake
+from storekeeper.storage import sessions
 from storekeeper.storage.collection import (
     Collection,
     Eventual,
@@ -29,8 +29,8 @@ from storekeeper.storage.collection import (
     Snapshot,
     State,
 )
-from storekeeper.storage.intake import Session
 from storekeeper.storage.selecting import Twins
+from storekeeper.storage.sessions import Session
 from storekeeper.storage.sqlite import connections, errors, moving, replacement, schema, snapshot
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.reads import Reader, find
@@ -141,7 +141,7 @@ class SqliteCollection(QueuedWrites, Collection):
         return self._reader.read(self._reader.changes, query)
 
     async def in_session(
-        self, work: Callable[[Session], T], lock_timeout: float = intake.LOCK_TIMEOUT
+        self, work: Callable[[Session], T], lock_timeout: float = sessions.LOCK_TIMEOUT
     ) -> T:
         self._check_writable()
         session = partial(open_session, self._path, self._identity, lock_timeout=lock_timeout)

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from storekeeper.domain.errors import Missing, Outcome, Unavailable
-from storekeeper.storage import intake
+from storekeeper.storage import sessions
 from storekeeper.storage.sqlite import connections, errors, schema, statements
 from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
@@ -19,7 +19,7 @@ from storekeeper.storage.sqlite.snapshot import new_file
 
 @contextmanager
 def open_session(
-    path: Path, identity: FileIdentity | None = None, *, lock_timeout: float = intake.LOCK_TIMEOUT
+    path: Path, identity: FileIdentity | None = None, *, lock_timeout: float = sessions.LOCK_TIMEOUT
 ) -> Iterator["SqliteSession"]:
     """Open a session on a prepared file. Raises Unavailable.
 
@@ -47,7 +47,7 @@ def open_session(
 
 @contextmanager
 def open_command_session(
-    path: Path, *, lock_timeout: float = intake.LOCK_TIMEOUT, moved: bool = False
+    path: Path, *, lock_timeout: float = sessions.LOCK_TIMEOUT, moved: bool = False
 ) -> Iterator["SqliteSession"]:
     """Open a session for a command, on a file that exists, and whose list was not moved, unless
     `moved`. Raises CannotStart, Unavailable."""
@@ -67,7 +67,7 @@ def open_new_session(path: Path) -> Iterator["SqliteSession"]:
 
 
 class SqliteSession:
-    """A `intake.Session` on a connection of its own."""
+    """A `sessions.Session` on a connection of its own."""
 
     changes_table = CHANGES_TABLE
     collection_table = "collection"
