@@ -195,7 +195,7 @@ def test_a_first_list_below_its_titles_and_a_long_one_come_in_by_themselves(
         assert (
             service.request("POST", "/api/imports?add=true", many.encode(), headers).status == 200
         )
-        page.sees("Show 50 more")
+        page.sees("Show more")
         expect(page.page.locator(".stores tbody tr")).to_have_count(50)
         page.page.get_by_role("link", name="Changes 99+").click()
         page.sees("999 changes since you last looked.")

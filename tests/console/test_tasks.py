@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests import ROOT
 from tests.harness.client import until
-from tests.harness.console import HARBOUR, PHONE, Console, put, store_of, stores_of
+from tests.harness.console import HARBOUR, PHONE, Console, add, put, store_of, stores_of
 from tests.harness.process import Running
 
 Open = Callable[..., Console]
@@ -58,6 +58,26 @@ def test_correct(shop: Running, open_console: Open) -> None:
     page.name.press("Control+Enter")
     page.sees("This was the last store of the list.")
     assert store_of(shop, HARBOUR + 3)[0] == "Harbour 3, North"
+
+
+@task("Sort the list, and show a part of it")
+def test_sort(shop: Running, open_console: Open) -> None:
+    first, second = (add(shop, name, "9 Twin Road") for name in ("aaa twin", "AAA  Twin"))
+    bare = add(shop, "Nowhere")
+    page = open_console(shop, size=PHONE)
+    page.page.get_by_label("Sort", exact=True).select_option("By name")
+    expect(page.page.locator(".stores tbody tr").first).to_contain_text("twin", ignore_case=True)
+    page.button("Possible duplicates").press("Enter")
+    page.page.get_by_label("Changed since").fill("2020-01-01")
+    expect(page.page.locator(".stores tbody tr")).to_have_count(2)
+    expect(page.row(first)).to_contain_text("aaa twin")
+    expect(page.row(second)).to_contain_text("AAA")
+    page.button("Possible duplicates").press("Enter")
+    page.button("No address").press("Enter")
+    expect(page.row(first)).to_have_count(0)
+    page.page.get_by_label("Sort", exact=True).select_option("By latest change")
+    page.row(bare).locator(".name a").press("Enter")
+    expect(page.name).to_have_value("Nowhere")
 
 
 @task("Correct several stores, one after another")

@@ -1,26 +1,34 @@
-// The list: a table of real rows, searched as one types, in order of ids.
+// The list: a table of real rows, searched as one types, sorted and filtered; further pages come as one nears the end.
 
 import { cursorOf, feed, isNewer, request, send } from "./api.js";
 import { button, debounce, download, h, icon, say } from "./dom.js";
+import { Filters, queryOf } from "./filters.js";
 import { cut, fold, marked, wordsOf } from "./format.js";
 import { recall } from "./keep.js";
+import { Keys } from "./keys.js";
 import { MAX_QUERY } from "./limits.js";
 import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
 import { RowEditing } from "./rowediting.js";
+import { Rows } from "./rows.js";
 import { Ticks } from "./ticks.js";
 import { words } from "./words.js";
 
-const PAGE = 50;
+const FIRST = 50; // stores of the first page, then of the others
+const PAGE = 200;
+const MAX_PAGE = 1000;
 const MAX_SHOWN = 200;
 const SEARCHING = 400; // milliseconds after which the rows of an earlier search are no longer shown
 const FILES = /^(text\/csv|application\/vnd\.openxml)/;
 
 export class List {
   constructor() {
-    this.rows = new Map();
+    this.rows = new Rows((entry) => this.draw(entry), () => this.next && !this.loading && this.load(true));
     this.editing = new RowEditing(this);
     this.ticks = new Ticks();
+    this.keys = new Keys((ids) => this.showKeys(ids));
+    this.filters = new Filters();
+    this.wanted = null;
     this.q = null;
     this.field = h("input", {
       type: "search", id: "search", placeholder: words.list.search, "aria-label": words.list.search,
@@ -28,14 +36,15 @@ export class List {
       oninput: debounce(150, () => go({ q: this.field.value.trim(), view: "list" }, { replace: true })),
     });
     this.count = h("p", { class: "found" });
-    this.body = h("tbody");
-    this.more = button(words.list.more(PAGE), () => this.load(true), { class: "wide", hidden: true });
+    this.body = this.rows.body;
+    this.more = button(words.list.more, () => this.load(true).then((id) => id && this.focus(id)),
+      { class: "wide", hidden: true });
     this.empty = h("div", { class: "empty", hidden: true });
+    this.keyTitle = h("th", { scope: "col", class: "key" }, words.list.key);
     this.table = h("table", { class: "stores", hidden: true },
       h("caption", { class: "sr" }, words.list.title),
       h("thead", {}, h("tr", {},
-        h("th", { scope: "col", class: "num" }, words.id), h("th", { scope: "col" }, words.name),
-        h("th", { scope: "col" }, words.address))),
+        this.filters.titles.id, this.keyTitle, this.filters.titles.name, h("th", { scope: "col" }, words.address))),
       this.body,
     );
     this.node = h("section", { class: "list", "aria-label": words.list.title, onkeydown: (event) => this.key(event) },
@@ -43,68 +52,117 @@ export class List {
         h("div", { class: "search" }, icon("search"), this.field, h("kbd", { "aria-hidden": "true" }, "/")),
         h("a", { class: "button new", id: "new", href: "?store=new" }, words.list.create),
         h("a", { class: "button", href: "?view=import" }, words.list.import)),
+      this.filters.node,
       h("div", { class: "above" }, this.count, this.ticks.node,
         h("span", { class: "export" }, h("span", {}, words.list.export),
           button("CSV", () => this.export("csv"), { class: "quiet small" }),
           button("Excel", () => this.export("xlsx"), { class: "quiet small" }))),
-      this.table, this.empty, this.more,
+      this.rows.above, this.table, this.rows.below, this.empty, this.more,
     );
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
       if (row && !event.target.closest("a, input, textarea") && !String(getSelection())) go({ store: row.dataset.id });
     });
+    window.addEventListener("scroll", debounce(200, () => this.remember()), { passive: true });
   }
 
-  /** Show what a search finds, or all; nothing is asked if that is shown already. */
-  async show(q, again = false) {
-    if (q === null || (q === this.q && !again)) return;
-    this.q = q;
+  /** Show the stores that a place asks for; nothing is asked if those are shown already. */
+  async show(wanted, again = false) {
+    if (wanted === null) return;
+    const { q, sort, bare, twins, since } = wanted;
+    this.filters.draw(wanted);
+    const asked = JSON.stringify([q, sort, bare, twins, since]);
+    if (asked === this.asked && !again) return;
+    [this.asked, this.wanted, this.q] = [asked, { q, sort, bare, twins, since }, q];
     this.needles = wordsOf(q);
     if (document.activeElement !== this.field) this.field.value = q;
     await this.load(false);
   }
 
-  /** Read a page: the first, or one more. */
+  /** Whether some stores are left out for another reason than the search. */
+  get isFiltered() {
+    const { bare, twins, since } = this.wanted;
+    return bare || twins || Boolean(since);
+  }
+
+  /** Read the first page, or one more; return the id of its first store. */
   async load(more) {
     this.abort?.abort();
     const abort = (this.abort = new AbortController());
-    const isOther = !more && this.q !== this.shown;
+    const isOther = !more && this.asked !== this.shown;
     const searching = isOther && setTimeout(() => this.searching(), SEARCHING);
-    const limit = more ? PAGE : Math.min(Math.max(Number(history.state?.rows) || 0, PAGE), 1000);
-    const query = more ? this.next : new URLSearchParams({ limit, ...(this.q && { q: this.q }) });
+    const was = more ? null : history.state?.seen;
+    const wanted = more ? PAGE : Math.max(Number(history.state?.rows) || 0, FIRST);
+    this.loading = true;
     let response;
+    let stores = [];
     try {
-      response = await request(`stores?${query}`, { signal: abort.signal });
+      const limit = Math.min(wanted, MAX_PAGE);
+      let query = more ? this.following(PAGE) : await queryOf(this.wanted, limit, abort.signal);
+      do {
+        response = await request(`stores?${query}`, { signal: abort.signal });
+        if (response.status !== 200) break;
+        stores = stores.concat(response.data.map((store) => ({ store, version: response.tag })));
+        this.tag = more || stores.length > response.data.length ? this.tag : response.tag;
+        this.next = /\?([^>]*)>; *rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
+        query = this.next && this.following(Math.min(wanted - stores.length, MAX_PAGE));
+      } while (query && stores.length < wanted);
     } catch {
-      return; // another search came
+      return null; // another list is wanted
     } finally {
       clearTimeout(searching);
+      if (abort === this.abort) this.loading = false;
     }
-    if (abort !== this.abort) return;
-    this.shown = this.q;
+    if (abort !== this.abort) return null;
+    this.shown = this.asked;
+    if (response.status === 410) return this.load(false); // of another history, or too much has changed since
     if (response.status !== 200) return this.refuse(response.data.message);
+    return this.take(stores, response, more, was);
+  }
+
+  /** The query of the next page, of another size than the one before it. */
+  following(limit) {
+    const query = new URLSearchParams(this.next);
+    query.set("limit", limit);
+    return query;
+  }
+
+  /** Show what was read; return the id of the first store. */
+  take(stores, response, more, was) {
     if (!more) {
-      feed.cursor = cursorOf(response.tag);
+      feed.cursor = cursorOf(this.tag);
       this.editing.end(); // what is typed stays a draft
       this.rows.clear();
-      this.body.replaceChildren();
+      this.keys.clear();
     }
     const before = this.rows.size;
-    for (const store of response.data) this.put(store, response.tag);
-    this.next = /\?([^>]*)>; *rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
+    this.rows.addAll(stores);
     const total = response.headers.get("total-count");
     this.total = total === null ? null : Number(total);
     this.settle();
-    history.replaceState({ ...history.state, rows: this.rows.size }, "");
-    if (more) [...this.body.rows][before]?.querySelector("a").focus();
-    else if (this.q) say(this.count.textContent);
+    if (more) this.rows.follow();
+    if (was) this.rows.restore(was);
+    this.remember();
+    if (!more && this.q) say(this.count.textContent);
+    this.keys.read(stores.map(({ store }) => store.id)).catch(() => {});
+    return this.rows.ids[before];
+  }
+
+  /** Remember in the history where one is in the list. */
+  remember() {
+    const seen = this.body.offsetHeight ? this.rows.seen() : null;
+    if (seen) history.replaceState({ ...history.state, rows: this.rows.size, seen: scrollY > 0 ? seen : null }, "");
+  }
+
+  /** Show again what one saw when one was here before. */
+  back() {
+    if (this.body.offsetHeight && history.state?.seen) this.rows.restore(history.state.seen);
   }
 
   /** Show that the rows of a search are on their way. */
   searching() {
     this.editing.end();
     this.rows.clear();
-    this.body.replaceChildren();
     this.more.hidden = this.empty.hidden = this.table.hidden = true;
     this.count.textContent = this.q ? words.list.searching(this.q) : words.loading;
   }
@@ -123,7 +181,6 @@ export class List {
 
   refuse(message) {
     this.rows.clear();
-    this.body.replaceChildren();
     this.next = undefined;
     this.settle();
     this.count.textContent = message;
@@ -132,23 +189,25 @@ export class List {
   /** Bring count, button and empty states in line with the rows. */
   settle() {
     const count = this.rows.size;
-    this.count.textContent = this.q
-      ? words.list.found(this.next ? PAGE : count, Boolean(this.next))
-      : words.list.count(this.total ?? count);
+    const isPart = Boolean(this.q) || this.isFiltered;
+    this.count.textContent = isPart ? words.list.found(count, Boolean(this.next)) : words.list.count(this.total ?? count);
     this.more.hidden = !this.next;
     this.table.hidden = count === 0;
-    this.node.classList.toggle("bare", !count && !this.q);
+    this.table.setAttribute("aria-rowcount", String(this.next ? (isPart ? -1 : (this.total ?? -2) + 1) : count + 1));
+    this.node.classList.toggle("bare", !count && !isPart);
+    this.node.classList.toggle("filtered", this.isFiltered);
     this.empty.hidden = count > 0;
-    if (!count) this.empty.replaceChildren(...(this.q ? this.nothingFound() : this.nothingYet()));
+    if (!count) this.empty.replaceChildren(...(isPart ? this.nothingFound() : this.nothingYet()));
     this.select(place().store);
   }
 
   nothingFound() {
     const clear = button(words.list.clear, () => {
       this.field.value = "";
-      go({ q: "" });
+      go({ q: "", bare: false, twins: false, since: "" });
       this.field.focus();
     });
+    if (!this.q) return [h("h2", {}, words.list.nothingFits), clear];
     return [h("h2", {}, words.list.nothing(this.q)), h("p", {}, words.list.nothingWhy), clear];
   }
 
@@ -162,38 +221,74 @@ export class List {
     ];
   }
 
-  /** Show a store in its row, a new one at the end; `version` is an entity tag that it is at least as new as. */
+  /** Show a store in its row; `version` is an entity tag that it is at least as new as. */
   put(store, version, tag) {
-    const old = this.rows.get(store.id);
-    if (old && this.editing.id === store.id) return this.rows.set(store.id, { row: old.row, store, version });
+    const entry = this.rows.get(store.id);
+    [entry.store, entry.version, entry.mark] = [store, version, tag];
+    if (this.editing.id === store.id || !entry.row) return;
+    const isFocused = entry.row.contains(document.activeElement);
+    this.rows.redraw(store.id);
+    if (isFocused) this.focus(store.id);
+    if (String(store.id) === place().store) this.select(place().store);
+  }
+
+  /** Make the row of a store. */
+  draw({ store, version, mark: tag }) {
     const mark = (text) => marked(text, this.needles);
     const draft = recall(`draft:${store.id}`) ? h("span", { class: "tag warn" }, words.store.unsaved) : null;
     const address = cut(store.address ?? "", MAX_SHOWN);
-    const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined },
+    const isSelected = String(store.id) === place().store;
+    const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined, "aria-current": isSelected && "true" },
       h("td", { class: "num" }, this.ticks.box(store, version), String(store.id)),
+      h("td", { class: "key", translate: "no" }, this.keysOf(store.id)),
       h("td", { class: "name" },
-        h("a", { href: href({ q: this.q, store: store.id }), dir: "auto", translate: "no" }, mark(store.name) || "—"),
+        h("a", { href: href({ ...this.wanted, store: store.id }), dir: "auto", translate: "no" }, mark(store.name) || "—"),
         draft, tag ? h("span", { class: "tag ok" }, tag) : null),
       h("td", { class: "address", dir: "auto", translate: "no", title: address.length > 40 && address }, mark(address)),
     );
-    const focused = old?.row.contains(document.activeElement);
-    if (old) old.row.replaceWith(row);
-    else this.body.append(row);
-    this.rows.set(store.id, { row, store, version });
-    if (focused) this.focus(store.id);
-    if (String(store.id) === place().store) this.select(place().store);
+    if (isSelected) this.selected = row;
+    return row;
+  }
+
+  /** The outside numbers of a store; the one that the search names is marked. */
+  keysOf(id) {
+    return this.keys.of(id).flatMap(({ column, value }, at) => {
+      const text = value === this.q.trim() ? h("mark", {}, value) : value;
+      return [at ? ", " : null, h("bdi", { title: `${column}: ${value}` }, text)];
+    });
+  }
+
+  /** Show the outside numbers that came; the column is there as soon as there are any. */
+  showKeys(ids) {
+    this.table.classList.toggle("keyed", this.keys.columns.size > 0);
+    this.keyTitle.textContent = this.keys.columns.size === 1 ? [...this.keys.columns][0] : words.list.key;
+    this.rows.keepPlace(() => {
+      for (const id of ids) this.rows.get(id)?.row?.querySelector(".key").replaceChildren(...this.keysOf(id).filter(Boolean));
+    });
   }
 
   /** Take in a change; one of others gets a mark. */
   apply({ type, store, tag: version }, tag) {
+    if (this.wanted === null) return;
     const known = this.rows.get(store.id);
-    if (this.q === null || (known && !isNewer(version, known.version))) return;
+    if (known && !isNewer(version, known.version)) return;
+    const isShown = this.shown === this.asked;
     const created = type === "created";
     if (created && this.total !== null) this.total = Math.max(this.total, store.id);
+    if (known) this.put(store, version, tag);
+    else if (created && isShown && this.hasRoomFor(store)) {
+      this.rows.add({ store, version, mark: tag }, this.wanted.sort !== "id");
+    }
+    if (known || created) this.keys.readAgain(store.id);
+    if (created && isShown) this.settle();
+  }
+
+  /** Whether a store that was created belongs to what is shown: at the end, or where the newest come first. */
+  hasRoomFor(store) {
+    const { sort } = this.wanted;
     const hay = fold(`${store.name} ${store.address ?? ""}`);
-    const isFound = (this.needles.length || !this.q) && this.needles.every((needle) => hay.includes(needle));
-    if (known || (created && isFound && !this.next && this.shown === this.q)) this.put(store, version, tag);
-    if (created && this.shown === this.q) this.settle();
+    const isFound = !this.isFiltered && this.needles.every((needle) => hay.includes(needle));
+    return isFound && (["-id", "-changed"].includes(sort) || (sort === "id" && !this.next));
   }
 
   /** Draw a row anew, without its mark: it was seen, or its draft came or went. */
@@ -203,7 +298,7 @@ export class List {
   }
 
   rowOf(id) {
-    return this.rows.get(Number(id))?.row;
+    return this.rows.bring(Number(id));
   }
 
   select(id) {
@@ -212,22 +307,21 @@ export class List {
   }
 
   focus(id) {
-    const link = this.rows.get(Number(id))?.row.querySelector("a");
+    const link = this.rows.bring(Number(id))?.querySelector("a");
     (link ?? this.field).focus({ preventScroll: !link });
   }
 
   /** The id of the store behind another one in the list, null at its end. */
   async after(id) {
-    const row = this.rows.get(Number(id))?.row;
-    if (!row) return null;
-    if (!row.nextElementSibling && this.next) await this.load(true);
-    return row.nextElementSibling?.dataset.id ?? null;
+    const at = this.rows.place(Number(id));
+    if (at < 0) return null;
+    if (at + 1 === this.rows.size && this.next) await this.load(true);
+    return this.rows.ids[at + 1] === undefined ? null : String(this.rows.ids[at + 1]);
   }
 
   key(event) {
-    const rows = [...this.body.rows];
-    const row = event.target.closest("tr");
-    const at = rows.indexOf(row);
+    const row = event.target.closest("tr[data-id]");
+    const at = row ? this.rows.place(Number(row.dataset.id)) : -1;
     if (event.key === "F2" && at >= 0) {
       event.preventDefault();
       return this.editing.begin(Number(row.dataset.id));
@@ -236,10 +330,11 @@ export class List {
       event.preventDefault();
       return row.querySelector(".tick").click();
     }
-    const to = new Map([["ArrowDown", at + 1], ["ArrowUp", at - 1], ["Home", 0], ["End", rows.length - 1]]).get(event.key);
+    const to = new Map([["ArrowDown", at + 1], ["ArrowUp", at - 1], ["Home", 0], ["End", this.rows.size - 1]]).get(event.key);
     if (to === undefined || (at < 0 && (event.target !== this.field || event.key !== "ArrowDown"))) return;
     event.preventDefault();
     if (to < 0) this.field.focus();
-    else rows[Math.min(to, rows.length - 1)]?.querySelector("a").focus();
+    else this.focus(this.rows.ids[Math.min(to, this.rows.size - 1)]);
+    if (to >= this.rows.size - 1 && this.next && !this.loading) this.load(true);
   }
 }

@@ -52,7 +52,9 @@ function drawMenu() {
 
 /** Show what the address names. */
 async function follow() {
-  const { view, q, store: id } = place();
+  const here = place();
+  const wasHidden = !list.body.offsetHeight;
+  const { view, store: id } = here;
   document.title = words.title;
   for (const link of find("nav").children) {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
@@ -63,7 +65,8 @@ async function follow() {
   home.classList.toggle("open", id !== null);
   find("new").classList.toggle("primary", id === null);
   if (id === null) list.select(null);
-  await Promise.all([list.show(q), store.open(id)]);
+  if (wasHidden) list.back();
+  await Promise.all([list.show(here), store.open(id)]);
 }
 
 async function showOther(view) {
@@ -83,7 +86,7 @@ function show(node) {
   if (find("main").firstElementChild !== node) find("main").replaceChildren(node);
 }
 
-const reread = debounce(100, () => list.show(list.q, true));
+const reread = debounce(100, () => list.show(list.wanted, true));
 
 function readAllAgain() {
   reread();

@@ -59,7 +59,13 @@ export const words = {
     exporting: "The export is being made",
     formulas: (count) =>
       `${plural(count, "cell begins", "cells begin")} with =, +, - or @, which a spreadsheet takes for a formula. Export Excel instead.`,
-    more: (count) => `Show ${count} more`,
+    more: "Show more", key: "Outside number", filters: "Sort and filter", sort: "Sort",
+    sorts: {
+      id: "By id", "-id": "By id, newest first", name: "By name", "-name": "By name, Z first",
+      "-changed": "By latest change", changed: "By latest change, oldest first",
+    },
+    bare: "No address", twins: "Possible duplicates", since: "Changed since",
+    nothingFits: "No store fits these filters",
     count: stores,
     found: (count, isMore) => (isMore ? `More than ${count} stores found` : `${stores(count)} found`),
     cell: (field, id) => `${field} of store ${id}`,
@@ -168,6 +174,8 @@ export const words = {
     pages: { list: "The list", store: "A store", changes: "Changes", import: "Import" },
     list: [
       "Type into the search: each word must occur in the name, the address or the id.",
+      "The list goes on as you scroll. Sort it by a title, and show only stores without an address, possible duplicates, or what " +
+        "changed since a day.",
       "Arrow keys move through the list, Enter opens a store, / goes to the search.",
       "F2 edits the row itself: Tab goes on to the next cell, Escape undoes.",
       "Export gives what the search has found, as a file that can be imported again; Space, or a click on the box before a row, ticks " +
