@@ -283,6 +283,10 @@ def test_ticked_stores_are_exported_whatever_was_searched_in_between(
         [str(first), "Harbour 18", "18 Quay Road"],
         [str(second), "Harbour 19", "19 Quay Road"],
     ]
+    with page.page.expect_download() as saved:
+        page.button("Excel of the ticked stores").click()
+    assert saved.value.suggested_filename == "stores-ticked.xlsx"
+    assert saved.value.path().read_bytes().startswith(b"PK")
     page.button("Clear").click()
     expect(page.page.get_by_text("ticked")).to_be_hidden()
     put(shop, second, "Harbour 19", "elsewhere")

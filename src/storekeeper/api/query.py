@@ -14,7 +14,7 @@ from storekeeper.domain import search, selection
 from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Import, OnConflict
-from storekeeper.domain.parameters import FLAG, Parameter, one_of, read
+from storekeeper.domain.parameters import FLAG, Parameter, one_of, parse_ids, read
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.domain.undo import Undo
@@ -174,13 +174,6 @@ def _parse_number(value: bytes) -> int | None:
     return None
 
 
-def _parse_ids(value: bytes) -> Sequence[int] | None:
-    ids = [_parse_number(id) for id in value.split(b",")]
-    if None in ids or len(ids) > MAX_LIMIT:
-        return None
-    return [id for id in ids if id is not None]
-
-
 def _parse_limit(value: bytes) -> int | None:
     limit = _parse_number(value)
     if limit is None or not 1 <= limit <= MAX_LIMIT:
@@ -246,7 +239,9 @@ _OF_LISTS = {
     **selection.PARAMETERS,
 }
 _OF_SELECTIONS = _OF_LISTS | {"after": selection.AFTER}
-_OF_KEYS = {"ids": Parameter(_parse_ids, f"ids with commas between them, {MAX_LIMIT} at most")}
+_OF_KEYS = {
+    "ids": Parameter(parse_ids(MAX_LIMIT), f"ids with commas between them, {MAX_LIMIT} at most")
+}
 _OF_CHANGES = {
     "after": Parameter(parse_cursor, "a cursor, the number of a change, or now"),
     "limit": _LIMIT,

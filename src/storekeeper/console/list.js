@@ -11,7 +11,7 @@ import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
 import { RowEditing } from "./rowediting.js";
 import { Rows } from "./rows.js";
-import { Ticks } from "./ticks.js";
+import { MAX_TICKS, Ticks } from "./ticks.js";
 import { words } from "./words.js";
 
 const FIRST = 50; // stores of the first page, then of the others
@@ -25,7 +25,7 @@ export class List {
   constructor() {
     this.rows = new Rows((entry) => this.draw(entry), () => this.next && !this.loading && this.load(true));
     this.editing = new RowEditing(this);
-    this.ticks = new Ticks();
+    this.ticks = new Ticks((format, ids) => this.export(format, { ids: ids.join(",") }, `stores-ticked.${format}`));
     this.keys = new Keys((ids) => this.showKeys(ids));
     this.filters = new Filters();
     this.wanted = null;
@@ -53,7 +53,8 @@ export class List {
         h("a", { class: "button new", id: "new", href: "?store=new" }, words.list.create),
         h("a", { class: "button", href: "?view=import" }, words.list.import)),
       this.filters.node,
-      h("div", { class: "above" }, this.count, this.ticks.node,
+      h("div", { class: "above" }, this.count,
+        (this.tickAll = button(words.ticks.all, () => this.tickFound(), { class: "quiet small all" })), this.ticks.node,
         h("span", { class: "export" }, h("span", {}, words.list.export),
           button("CSV", () => this.export("csv"), { class: "quiet small" }),
           button("Excel", () => this.export("xlsx"), { class: "quiet small" }))),
@@ -167,14 +168,22 @@ export class List {
     this.count.textContent = this.q ? words.list.searching(this.q) : words.loading;
   }
 
-  /** Save what is found as a file. */
-  async export(format) {
+  /** Tick all stores that are found, also those that were not read yet. */
+  async tickFound() {
+    while (this.next && this.rows.size <= MAX_TICKS) if ((await this.load(true)) === null) return;
+    const isWhole = this.rows.ids.every((id) => this.ticks.set(id, true));
+    if (!isWhole) notify(words.ticks.most(MAX_TICKS));
+    for (const box of this.body.querySelectorAll(".tick")) box.checked = this.ticks.ids.has(Number(box.closest("tr").dataset.id));
+  }
+
+  /** Save what is found, or other stores, as a file. */
+  async export(format, which = this.q && { q: this.q }, name = "") {
     say(words.list.exporting);
-    const query = new URLSearchParams({ format, ...(format === "csv" && { bom: "true" }), ...(this.q && { q: this.q }) });
+    const query = new URLSearchParams({ format, ...(format === "csv" && { bom: "true" }), ...which });
     const { status, data, headers } = await send(`export?${query}`, { timeout: 120_000, expects: FILES }).catch(() => ({}));
     if (status !== 200) return notify(data?.message ?? words.notices.failed);
     const named = /filename="([^"]+)"/.exec(headers.get("content-disposition") ?? "");
-    download(named?.[1] ?? `stores.${format}`, data);
+    download(name || (named?.[1] ?? `stores.${format}`), data);
     const formulas = Number(headers.get("formula-cells"));
     if (formulas) notify(words.list.formulas(formulas));
   }
@@ -239,7 +248,7 @@ export class List {
     const address = cut(store.address ?? "", MAX_SHOWN);
     const isSelected = String(store.id) === place().store;
     const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined, "aria-current": isSelected && "true" },
-      h("td", { class: "num" }, this.ticks.box(store, version), String(store.id)),
+      h("td", { class: "num" }, this.ticks.box(store.id), String(store.id)),
       h("td", { class: "key", translate: "no" }, this.keysOf(store.id)),
       h("td", { class: "name" },
         h("a", { href: href({ ...this.wanted, store: store.id }), dir: "auto", translate: "no" }, mark(store.name) || "—"),

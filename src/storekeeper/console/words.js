@@ -159,7 +159,8 @@ export const words = {
 
   ticks: {
     tick: (id) => `Tick store ${id}`, count: (count) => `${number(count)} ticked:`, clear: "Clear",
-    export: "CSV of the ticked stores",
+    export: (format) => `${format} of the ticked stores`, all: "Tick all",
+    most: (count) => `At most ${number(count)} stores can be ticked`,
   },
 
   decisions: {

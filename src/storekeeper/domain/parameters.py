@@ -1,10 +1,12 @@
 """Domain: how the values of parameters and options are read, and what they must be."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.reasons import Reason, Violation
+from storekeeper.domain.stores import MAX_INTEGER
 
 
 class Parameter(NamedTuple):
@@ -66,6 +68,22 @@ def parse_flag(value: bytes) -> bool | None:
 
 FLAG = Parameter(parse_flag, "true or false", takes_blank=True)
 """A switch."""
+
+
+_ID = re.compile(rb"[0-9]{1,19}")
+
+
+def parse_ids(most: int) -> Callable[[bytes], Sequence[int] | None]:
+    """Return what reads ids with commas between them, `most` of them at most."""
+
+    def parse(value: bytes) -> Sequence[int] | None:
+        texts = value.split(b",")
+        if len(texts) > most or not all(map(_ID.fullmatch, texts)):
+            return None
+        ids = [int(text) for text in texts]
+        return None if max(ids) > MAX_INTEGER else ids
+
+    return parse
 
 
 def one_of(*choices: str) -> Callable[[bytes], str | None]:

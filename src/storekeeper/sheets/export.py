@@ -10,7 +10,7 @@ import msgspec
 
 from storekeeper.domain import search
 from storekeeper.domain.errors import InvalidInput
-from storekeeper.domain.parameters import FLAG, Parameter, one_of, read
+from storekeeper.domain.parameters import FLAG, Parameter, one_of, parse_ids, read
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, Payload
@@ -37,10 +37,13 @@ ALL_KEYS = "all"
 MAX_KEY_COLUMNS = 50
 """Columns of outside keys that an export may have."""
 
+MAX_IDS = 1000
+"""Stores that an export may name one by one."""
+
 
 class Export(msgspec.Struct, frozen=True):
-    """An export: all stores, or those that a search finds, or as they were at a moment;
-    ascending by id.
+    """An export: all stores, those that a search finds, those of `ids`, or as they were at a
+    moment; ascending by id.
 
     `key_columns` are the columns whose keys of outside systems stand next to each store; ALL_KEYS
     means all. `excel` and `bom` are for CSV: as Excel expects it in many languages, or only with a
@@ -50,6 +53,7 @@ class Export(msgspec.Struct, frozen=True):
     format: str = "csv"
     search: Search | None = None
     at: Moment | None = None
+    ids: Sequence[int] | None = None
     key_columns: Sequence[str] = ()
     excel: bool = False
     bom: bool = False
@@ -65,6 +69,11 @@ def _parse_columns(values: Sequence[bytes]) -> tuple[str, ...] | None:
 PARAMETERS: Mapping[str, Parameter] = {
     "q": search.PARAMETER,
     "at": AT,
+    "ids": Parameter(
+        parse_ids(MAX_IDS),
+        f"ids with commas between them, {MAX_IDS} at most",
+        excludes=("q", "at"),
+    ),
     "with": Parameter(
         _parse_columns,
         f"all, or the names of columns, of {MAX_EXTERNAL_LENGTH} characters at most",
@@ -170,6 +179,9 @@ def _select(
     query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - of constants
     if options.search is None:
         query = f"SELECT '', id, {FIELDS}{key} FROM {source} ORDER BY id"  # noqa: S608 - only from constants
+    if options.ids is not None:
+        named = ", ".join(map(str, sorted(options.ids)))
+        query = query.replace("ORDER BY", f"WHERE id IN ({named}) ORDER BY")
     is_found = _finder(snapshot, options.search)
     for number, (text, id, *row) in enumerate(snapshot.select(query, *values), 1):
         if is_found(id, text):

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from tests.harness.in_process import (
     inside,
     last_response,
     receive,
+    some_stores,
     tick,
     until,
 )
@@ -286,3 +288,24 @@ async def test_an_export_that_takes_too_long_is_503_whatever_it_waits_for(
             for query in ("", "?q=nothing", "?format=xlsx", "?at=256"):
                 got = await exchange(service, request(method, f"/api/export{query}"))
                 assert got.status == 503, (method, query)
+
+
+# Some stores.
+
+
+async def test_an_export_has_only_the_stores_that_are_named(tmp_path: Path) -> None:
+    some_stores(tmp_path, 4)
+    async with inside(tmp_path) as service:
+
+        async def exported(query: str) -> Any:
+            return await exchange(service, request("GET", f"/api/export?{query}"))
+
+        async def ids(query: str) -> list[str]:
+            return re.findall(r"^(\d+),Store", (await exported(query)).body.decode(), re.MULTILINE)
+
+        assert await ids("ids=3,1,99") == ["1", "3"]
+        assert await ids("ids=") == ["1", "2", "3", "4"]
+        for bad in ("ids=a", "ids=1,", "ids=" + ",".join(["1"] * 1001), "ids=9223372036854775808"):
+            assert (await exported(bad)).json["validation"]["keys"] == ["ids"]
+        for other in ("q=a", "at=1"):
+            assert (await exported(f"ids=1&{other}")).json["validation"]["keys"] == ["ids"]
