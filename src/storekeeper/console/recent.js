@@ -1,7 +1,7 @@
 // Recent changes of the whole list, newest first, down to where one has last looked. What one import changed is one line.
 
 import { cursorOf, epochOf, feed, latest, request, send } from "./api.js";
-import { button, find, h } from "./dom.js";
+import { button, debounce, find, h } from "./dom.js";
 import { clockTime, day, difference, fold, who, wordsOf } from "./format.js";
 import { keepHere, recall } from "./keep.js";
 import { me } from "./me.js";
@@ -12,6 +12,9 @@ import { number, words } from "./words.js";
 const PAGE = 100;
 const MANY = 2; // changes of one moment and one name that are shown as one
 const LISTED = 20;
+const AT_ONCE = 1000; // earlier changes that the filter looks at in one request
+const ENOUGH = 50; // found changes after which it waits to be asked for more
+const FURTHER = 20; // requests after which it does too
 
 /** How many changes there are since one has last looked; drawn beside the page's name. */
 export const unseen = {
@@ -45,15 +48,25 @@ export const unseen = {
   },
 };
 
+/** Whether a change is of a person or a store that these words name. */
+function fits(change, needles) {
+  const { id, name } = change.store;
+  const hay = fold(`${who(change)} ${id} ${name} ${change.previous?.name ?? ""}`);
+  return needles.every((needle) => hay.includes(needle));
+}
+
 export class Recent {
   constructor() {
     this.begin = latest();
     this.items = h("ol", { class: "recent" });
     this.lead = h("p", { class: "lead", role: "status" });
     this.filter = h("input", { type: "search", class: "filter", "aria-label": words.recent.filter, spellcheck: "false",
-      placeholder: words.recent.filterShort, autocomplete: "off", oninput: () => this.draw() });
+      placeholder: words.recent.filterShort, autocomplete: "off", oninput: () => this.search() });
+    this.beginSearch = latest();
+    this.searchSoon = debounce(300, () => this.searchFurther());
+    [this.earlier, this.earlierFrom] = [[], null]; // what the filter found behind the changes that are read, and where it is
     this.open = new Set(); // the groups that are open, by their latest change
-    this.more = button(words.recent.more, () => this.load(), { class: "wide", hidden: true });
+    this.more = button(words.recent.more, () => (this.needles.length ? this.searchFurther() : this.load()), { class: "wide", hidden: true });
     this.node = h("section", { class: "page", "aria-labelledby": "recent-title" },
       h("div", { class: "heading" }, h("h1", { id: "recent-title" }, words.recent.title), this.filter),
       this.lead, this.items, this.more);
@@ -62,7 +75,9 @@ export class Recent {
   async show() {
     document.title = `${words.recent.title} · ${words.title}`;
     [this.changes, this.sizes, this.from, this.seen] = [[], new Map(), null, recall("seen")];
+    [this.whole, this.hasGap] = [null, false]; // down to where every change is read
     await this.load();
+    if (this.needles.length) this.search();
   }
 
   async load() {
@@ -79,6 +94,7 @@ export class Recent {
     if (!this.from) this.changes = this.changes.filter(({ seq }) => seq > newest); // told while the page was on its way
     this.changes.push(...data.changes);
     this.from = data.changes.at(-1)?.seq;
+    if (!this.hasGap) this.whole = this.from;
     this.more.hidden = data.changes.length < PAGE || this.from === 1;
     const last = this.groups().at(-1);
     if (!this.more.hidden && last?.length >= MANY) await this.measure(last, isLatest);
@@ -97,6 +113,7 @@ export class Recent {
     if (status !== 200 || !isLatest()) return;
     const first = Number.parseInt(cursorOf(tag), 10) + 1;
     this.sizes.set(group[0].at, group[0].seq - first + 1);
+    this.hasGap ||= first < this.from;
     this.from = first;
     this.more.hidden = first === 1;
   }
@@ -121,15 +138,38 @@ export class Recent {
     return groups.flatMap((group) => (group.length < MANY ? group.map((change) => [change]) : [group]));
   }
 
+  /** The words of the filter. */
+  get needles() {
+    return wordsOf(this.filter.value);
+  }
+
   /** The changes that the filter lets through. */
   get filtered() {
-    const needles = wordsOf(this.filter.value);
+    const { needles } = this;
     if (!needles.length) return this.changes;
-    return this.changes.filter((change) => {
-      const { id, name } = change.store;
-      const hay = fold(`${who(change)} ${id} ${name} ${change.previous?.name ?? ""}`);
-      return needles.every((needle) => hay.includes(needle));
-    });
+    return this.changes.filter((change) => change.seq >= this.whole && fits(change, needles)).concat(this.earlier);
+  }
+
+  /** Show what fits of the changes that are read, and look for it in all earlier ones. */
+  search() {
+    this.beginSearch(); // what an earlier text finds from now on is dropped
+    [this.earlier, this.earlierFrom] = [[], this.whole];
+    this.draw();
+    if (this.needles.length) this.searchSoon();
+  }
+
+  /** Look at earlier changes until enough are found; the button goes on from there. */
+  async searchFurther() {
+    const isLatest = this.beginSearch();
+    const { needles } = this;
+    const most = this.earlier.length + ENOUGH;
+    for (let asked = 0; this.earlierFrom > 1 && asked < FURTHER && this.earlier.length < most; asked++) {
+      const { status, data } = await request(`changes?order=desc&limit=${AT_ONCE}&after=${this.earlierFrom}`);
+      if (status !== 200 || !isLatest()) return;
+      this.earlier.push(...data.changes.filter((change) => fits(change, needles)));
+      this.earlierFrom = data.changes.at(-1)?.seq ?? 1;
+      this.draw();
+    }
   }
 
   draw() {
@@ -137,7 +177,10 @@ export class Recent {
     const fresh = Math.max(0, (this.changes[0]?.seq ?? 0) - this.known);
     const shown = this.filtered;
     this.lead.textContent = fresh ? words.recent.fresh(fresh) : words.recent.nothing;
-    if (this.filter.value.trim()) this.lead.textContent = words.recent.filtered(shown.length, this.changes.length);
+    const isFiltered = this.needles.length > 0;
+    const from = isFiltered ? this.earlierFrom : this.from;
+    if (isFiltered) this.lead.textContent = words.recent.filtered(shown.length, (this.changes[0]?.seq ?? 0) - (from ?? 1) + 1);
+    this.more.hidden = !(from > 1);
     const items = [];
     let [date, isSeen] = ["", fresh === 0];
     for (const group of this.groups(shown)) {

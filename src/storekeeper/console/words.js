@@ -175,7 +175,7 @@ export const words = {
     pages: { list: "The list", store: "A store", changes: "Changes", import: "Import" },
     list: [
       "Type into the search: each word must occur in the name, the address or the id.",
-      "The list goes on as you scroll. Sort it by a title, and show only stores without an address, possible duplicates, or what " +
+      "The list continues as you scroll. Sort it by a title, and show only stores without an address, possible duplicates, or what " +
         "changed since a day.",
       "Arrow keys move through the list, Enter opens a store, / goes to the search.",
       "F2 edits the row itself: Tab goes on to the next cell, Escape undoes.",
