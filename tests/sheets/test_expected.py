@@ -15,8 +15,8 @@ from storekeeper.api.query import parse_import_query
 from storekeeper.domain.import_plan import Plan
 from storekeeper.domain.intake import Import
 from storekeeper.sheets import BadFile
-from storekeeper.sheets.look import as_query, look_at, refuse_unsaid
-from storekeeper.sheets.looks import Look
+from storekeeper.sheets.look import as_query, import_notes, look_at, refuse_unsaid
+from storekeeper.sheets.look_types import Look
 from storekeeper.sheets.protocol import AskLook, Layout, layout_of
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
@@ -218,6 +218,17 @@ def test_what_is_unsaid_is_asked_with_the_line_that_would_do_it(name: str) -> No
 def test_a_sum_below_the_list_is_said() -> None:
     notes = look((FILES / "06-titles.csv").read_bytes()).notes
     assert notes == ["Line 32 looks like a sum, and would be a store: Total, 25 stores"]
+
+
+def test_an_import_says_what_it_cannot_tell_and_what_is_above_the_columns() -> None:
+    def notes(name: str) -> list[str]:
+        sheet = open_sheet(io.BytesIO((FILES / name).read_bytes()))
+        return import_notes(sheet, SheetRows(sheet, Layout()))
+
+    kind, above = notes("06-titles.xls")
+    assert kind.startswith("In XLS, an error of the sheet, a formula without a value")
+    assert above.partition(", so not imported: ")[0].endswith("above the names of the columns")
+    assert notes("06-titles.csv") == [above]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -214,6 +214,8 @@ def _import_file(
             database.prepare(upgrade=False)
         if ignored := ", ".join(rows.ignored):
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
+        for note in rows.notes:
+            print_line(note)
         if dropped := ", ".join(rows.dropped):
             print_line(f"{_DROPPED}: {shown(dropped, 4 * MAX_BRIEF_LENGTH)}")
         opening = database.new_session() if begins else database.session()

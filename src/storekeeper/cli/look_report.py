@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from storekeeper.cli.terminal import counted, print_line
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.sheets.delimiters import DELIMITERS
-from storekeeper.sheets.looks import Choice, ColumnLook, Look
+from storekeeper.sheets.look_types import Choice, ColumnLook, Look
 
 _MAX_ENCODINGS = 20
 _MAX_COLUMNS = 40

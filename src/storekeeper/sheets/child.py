@@ -19,7 +19,7 @@ from storekeeper.domain.problems import shown
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.headings import ADDRESS_ROLES, role_of
-from storekeeper.sheets.look import look_at, refuse_unsaid
+from storekeeper.sheets.look import import_notes, look_at, refuse_unsaid
 from storekeeper.sheets.protocol import (
     AskCells,
     AskLook,
@@ -84,7 +84,8 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
             case AskRows():
                 ignored = rows.columns.ignored[: protocol.MAX_LISTED_COLUMNS]
                 dropped = [name for name in ignored if role_of(name) in ADDRESS_ROLES]
-                yield Header(rows.match, _shown(ignored), rows.columns.attached, _shown(dropped))
+                columns = (_shown(ignored), rows.columns.attached, _shown(dropped))
+                yield Header(rows.match, *columns, import_notes(sheet, rows))
                 yield from _batches(rows, file)
             case AskCells():
                 for line, cells in rows.described(asked.lines):

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import IO
 
-from storekeeper.sheets.looks import Candidate
+from storekeeper.sheets.look_types import Candidate
 
 MAX_EXAMPLE_LENGTH = 120
 """Characters of the example line of an encoding."""

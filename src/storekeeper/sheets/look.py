@@ -10,7 +10,7 @@ from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.sheets import FIELDS, BadFile, Record
 from storekeeper.sheets.columns import unique
 from storekeeper.sheets.delimiters import DELIMITERS
-from storekeeper.sheets.looks import (
+from storekeeper.sheets.look_types import (
     MAX_COLUMNS_SHOWN,
     MAX_SAMPLE_ROWS,
     MAX_TEXT_LENGTH,
@@ -218,10 +218,27 @@ def _shown_columns(file: File, proposal: Proposal, survey: Survey) -> list[Colum
     ]
 
 
-def _notes(sheet: Sheet, proposal: Proposal) -> list[str]:
-    notes = []
+def import_notes(sheet: Sheet, rows: SheetRows) -> list[str]:
+    """Return what an import says about its file besides its columns."""
+    notes = _notes_on_kind(sheet)
+    if rows.above:
+        first, last = rows.above[0], rows.above[-1]
+        lines = (
+            f"Lines {first[0]} to {last[0]} are" if len(rows.above) > 1 else f"Line {first[0]} is"
+        )
+        told = _named([text for cell in first[1] if (text := _text(cell).strip())])
+        notes.append(f"{lines} above the names of the columns, so not imported: {told}")
+    return notes
+
+
+def _notes_on_kind(sheet: Sheet) -> list[str]:
     if sheet.kind in ("xls", "xlsb", "ods"):
-        notes.append(_CANNOT_TELL.format(kind=sheet.kind.upper()))
+        return [_CANNOT_TELL.format(kind=sheet.kind.upper())]
+    return []
+
+
+def _notes(sheet: Sheet, proposal: Proposal) -> list[str]:
+    notes = _notes_on_kind(sheet)
     if proposal.dropped:
         names = ", ".join(f'"{shown(name, MAX_BRIEF_LENGTH)}"' for name in proposal.dropped)
         notes.append(f"Not used, although it looks like a part of an address: {names}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from storekeeper.domain.intake import KEY_PREFIX
 from storekeeper.sheets import FIELDS
 from storekeeper.sheets.headings import ADDRESS_ROLES, STRONG_ROLES, role_of
-from storekeeper.sheets.looks import Choice
+from storekeeper.sheets.look_types import Choice
 from storekeeper.sheets.roles import Column, File, cells_of, roles_of
 
 _MIN_FILLED = 0.9

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from storekeeper.domain.intake import Import, SheetRow
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
-from storekeeper.sheets.looks import Look
+from storekeeper.sheets.look_types import Look
 
 MAX_MEMORY = 2**30
 """Bytes of memory that the reader may take. macOS knows no such limit."""
@@ -48,6 +48,7 @@ MAX_LINE_LENGTH = 100_000
 """Characters of the line that says how a file is read."""
 
 _LENGTH_BYTES = 4
+_Note = Annotated[str, Meta(max_length=2000)]
 _Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 10)]
 """A name as it is shown or matched, which may have a prefix."""
 
@@ -119,12 +120,14 @@ class Question(msgspec.Struct, frozen=True):
 
 class Header(msgspec.Struct, tag=True, frozen=True):
     """The column that rows are matched by, and the one whose keys stores get, as the file has their
-    names; the columns that mean nothing, and those of them that look like a part of an address."""
+    names; the columns that mean nothing, and those of them that look like a part of an address;
+    and what else to say about the file."""
 
     match: _Text | None
     ignored: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)]
     attach: _Text | None = None
     dropped: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)] = []
+    notes: Annotated[list[_Note], Meta(max_length=10)] = []
 
 
 class Looked(msgspec.Struct, tag=True, frozen=True):

@@ -10,7 +10,7 @@ import msgspec
 from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.problems import WORDS, Problem, decode_wrong
 from storekeeper.sheets import BadFile, protocol
-from storekeeper.sheets.looks import Look
+from storekeeper.sheets.look_types import Look
 from storekeeper.sheets.protocol import (
     AskCells,
     AskLook,
@@ -55,6 +55,7 @@ class Reading:
         self.attach = header.attach
         self.ignored = header.ignored
         self.dropped = header.dropped
+        self.notes = header.notes
 
     def __iter__(self) -> Iterator[SheetRow]:
         place = 0

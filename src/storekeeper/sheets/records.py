@@ -13,7 +13,7 @@ from storekeeper.sheets.encodings import check_encoding
 from storekeeper.sheets.guesses import candidates
 from storekeeper.sheets.headers import MAX_ROWS_ABOVE, list_rank
 from storekeeper.sheets.kinds import Kind, kind_of
-from storekeeper.sheets.looks import Candidate, SheetOfBook
+from storekeeper.sheets.look_types import Candidate, SheetOfBook
 from storekeeper.sheets.protocol import Layout
 from storekeeper.sheets.texts import (
     Undecodable,

@@ -65,6 +65,7 @@ class SheetRows:
             raise BadFile(f"a file may have {MAX_COLUMNS:,} columns at most")
         place = _header_place(sheet, self.sample, layout)
         self.header_row = None if place is None else self.sample[place][0]
+        self.above = self.sample[: place or 0]
         self._records = chain(self.sample[0 if place is None else place + 1 :], records)
         self.names = self._names_of(place)
         self._columns: Columns | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from storekeeper.sheets.looks import MAX_EXAMPLES, MAX_TEXT_LENGTH
+from storekeeper.sheets.look_types import MAX_EXAMPLES, MAX_TEXT_LENGTH
 
 MAX_COUNTED = 5_000_000
 """Different cells that are remembered: of more columns it is not known how often cells repeat."""
