@@ -256,9 +256,8 @@ def _sorted(sort: str, order: str, source: str, dialect: Dialect) -> str:
         return f"""SELECT id FROM {stores} id {behind} CAST(:place AS bigint) AND {where}
           ORDER BY id {order} {_LIMIT}"""  # noqa: S608 - constants
     if sort == "name":
-        return f"""SELECT id, folded_name FROM {stores} version <= CAST(:seq AS bigint)
+        return f"""SELECT id, folded_name FROM {stores} {where} AND version <= CAST(:seq AS bigint)
             AND (folded_name, id) {behind} (CAST(:place_name AS text), CAST(:place AS bigint))
-            AND {where}
           ORDER BY folded_name {order}, id {order} {_LIMIT}"""  # noqa: S608 - constants
     return f"""SELECT id FROM (
         SELECT id, CASE WHEN version <= CAST(:seq AS bigint) THEN version ELSE (
