@@ -14,6 +14,7 @@ import typer
 
 from storekeeper import cli
 from storekeeper.api.metrics import BOUNDS, FAMILIES
+from storekeeper.cli.results import RESULTS
 from storekeeper.settings import VARIABLES, Settings, option
 
 ROOT = Path(__file__).parents[1]
@@ -82,6 +83,31 @@ def described(path: str, command: Any) -> Iterator[str]:
     if rows := [parameter(context, each) for each in command.params]:
         yield "\n| argument or option | default | what it does |\n|---|---|---|"
         yield from rows
+    yield from printed(path.removeprefix("storekeeper "))
+
+
+def printed(command: str) -> Iterator[str]:
+    """Yield what a command prints with `--json`."""
+    for part in RESULTS.get(command, ()):
+        if isinstance(part, str):
+            yield f"\nWith `--json`: {part}"
+            continue
+        yield f"\nWith `--json`: `{part.__name__}`. {part.__doc__}\n"
+        yield "| field | type | what it is |\n|---|---|---|"
+        for each in msgspec.structs.fields(part):
+            kind, meta = typing.get_args(each.type)
+            yield row(code(each.encode_name), code(json_type(kind)), meta.description)
+
+
+def json_type(kind: Any) -> str:
+    """Return what JSON calls a type."""
+    names = {str: "string", int: "number", bool: "true or false", type(None): "null"}
+    if kind in names:
+        return names[kind]
+    if typing.get_origin(kind) is list:
+        return f"list of {json_type(typing.get_args(kind)[0])}"
+    parts = typing.get_args(kind)
+    return " or ".join(map(json_type, parts)) if parts else kind.__name__
 
 
 def parameter(context: typer.Context, each: Any) -> str:

@@ -67,12 +67,12 @@ def run(database: Database, *args: str) -> Done:
 def backed_up(database: Database, target: Path, *options: str) -> Path:
     done = run(database, "backup", str(target), *options)
     assert done.returncode == 0, done.stderr
-    return Path(re.findall(r"backed up into (.+), and verified", done.stderr.decode())[0])
+    return Path(re.findall(r"backed up into (.+), and verified", done.stdout.decode())[0])
 
 
 def verified(file: Path | str) -> tuple[int, str]:
     done = run_command("verify", str(file))
-    return done.returncode, done.stderr.decode()
+    return done.returncode, done.stdout.decode()
 
 
 def names(folder: Path) -> list[str]:
@@ -404,7 +404,7 @@ def peak_memory(command: str, file: str, database: str) -> int:
 def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder: Path) -> None:
     add_token(kept.url, "anna", "read")
     file = backed_up(kept, folder / "all.db")
-    assert b"No change is lost\n" in run(kept, "restore", str(file)).stderr
+    assert b"No change is lost\n" in run(kept, "restore", str(file)).stdout
     for _ in range(2):  # within one second
         backups.restore(file, kept.url, lambda *_: None)
     assert len(list(kept.path.parent.glob("stores-before-restore-*.db"))) == 3
@@ -423,7 +423,7 @@ def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder
         databases.epoch(backups.url_of(str(file)), renew=False),
     )
     assert stat.S_IMODE(kept.path.stat().st_mode) == 0o640
-    said = done.stderr.decode().splitlines()
+    said = done.stdout.decode().splitlines()
     aside = Path(said[1].removeprefix("What was there is now "))
     assert sqlite_at(aside).changes() == everything
     assert said[2].startswith("Lost: 2 changes that the backup does not have, of stores 4, 5: ")
@@ -445,7 +445,7 @@ def test_undoing_a_wrong_restore_says_what_is_lost_by_that(kept: Sqlite, folder:
     load(kept.url, [Payload("Meanwhile")])
     done = run(kept, "restore", str(aside))
     assert done.returncode == 0
-    lines = done.stderr.decode().splitlines()
+    lines = done.stdout.decode().splitlines()
     assert lines[2].startswith("Lost: 1 change that the backup does not have, of stores 4: see")
     assert lines[2].endswith("--after 3")
     assert kept.changes() == everything
@@ -463,7 +463,7 @@ def test_the_log_of_a_database_that_is_gone_goes_aside(kept: Sqlite, folder: Pat
     log.write_bytes(content)
     Path(f"{kept.path}-shm").write_bytes(index)
     done = run(kept, "restore", str(file))
-    said = done.stderr.decode().splitlines()
+    said = done.stdout.decode().splitlines()
     aside = said[1].removeprefix("What was there is now ")
     assert Path(aside).read_bytes() == content
     assert said[2] == "It cannot be read, so it is unknown what is lost"
@@ -527,7 +527,7 @@ def test_a_damaged_database_with_its_log_goes_aside(kept: Sqlite, folder: Path) 
     log.write_bytes(b"not a log")
     done = run(kept, "restore", str(file))
     assert done.returncode == 0
-    assert b"it is unknown what is lost" in done.stderr
+    assert b"it is unknown what is lost" in done.stdout
     assert len(kept.changes()) == 3
     [aside] = kept.path.parent.glob("stores-before-restore-*.db-wal")
     assert aside.read_bytes() == b"not a log"
@@ -542,7 +542,7 @@ def test_the_list_of_another_collection_goes_aside_and_it_is_said(
     done = run(other, "restore", str(file))
     assert (
         b"It shares no change with the backup. Lost: 1 change that the backup does not"
-        in done.stderr
+        in done.stdout
     )
     assert other.changes() == kept.changes()
 

@@ -278,10 +278,10 @@ def test_what_is_done_is_no_failure_because_nobody_can_be_told(tmp_path: Path) -
 
 
 def shown_on_a_terminal(*args: str) -> str:
-    """Run a command to its end; return the text that a terminal shows of its stderr."""
+    """Run a command to its end; return the text that its terminal shows."""
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "wb", buffering=0) as there:
-        process = start(*args, stderr=there, env={"TERM": "xterm", "COLUMNS": "100"})
+        process = start(*args, stdout=there, stderr=there, env={"TERM": "xterm", "COLUMNS": "100"})
     shown = b""
     with (
         os.fdopen(ours, "rb", buffering=0) as here,

@@ -33,9 +33,9 @@ def test_a_new_list_has_the_examples_or_none_and_is_made_once(
     if variable:
         env["STOREKEEPER_EXAMPLES"] = variable
     done = run("create", *option, env=env)
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, b"")
     of = "with 3 example stores" if count else "without stores"
-    assert done.stderr.decode() == f"A new list {of} is in {database.path}\n"
+    assert done.stdout.decode() == f"A new list {of} is in {database.path}\n"
     assert content(database) == [(one.name, one.address) for one in EXAMPLES[:count]]
     before = database.path.read_bytes()
     [line] = refused(run("create", *option, env=env))

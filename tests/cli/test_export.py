@@ -180,7 +180,7 @@ def test_standard_input_is_imported_and_standard_output_exported(database: Sqlit
         "-",
         stdin=BOM + b"name,address\r\nA,1 Road\r\n",
     )
-    assert b"1 store created as 1, 0 replaced, 0 unchanged in the new database" in done.stderr
+    assert b"1 store created as 1, 0 replaced, 0 unchanged in the new database" in done.stdout
     exported = run_process("export", "--database", database.url, "-").stdout
     assert without_versions(exported) == an_export((1, "A", "1 Road"))
     assert not Path("-").exists()

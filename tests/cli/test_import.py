@@ -64,7 +64,7 @@ def test_an_import_adds_every_row(
     fill_with(database, [Payload("There before")])
     (tmp_path / "stores.csv").write_bytes(data)
     done = command("import", database, "--add", str(tmp_path / "stores.csv"))
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, b"")
     assert said(done, database).startswith(
         f"{created(len(expected))}, 0 replaced, 0 unchanged in DATABASE; version 1."
     )
@@ -79,7 +79,7 @@ def created(count: int) -> str:
 
 def said(done: Done, database: Sqlite) -> str:
     """Return the only line that a command has printed, without the path of its database."""
-    [line] = done.stderr.decode().splitlines()
+    [line] = done.said.splitlines()
     return line.replace(str(database.path), "DATABASE")
 
 
@@ -444,8 +444,7 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
     )
     done = command("import", database, str(file), *MAPPED, "--rejects", str(rejects))
     assert (
-        "1,834 stores created as 1 to 1834, 0 replaced, 0 unchanged, 166 bad, skipped"
-        in done.stderr.decode()
+        "1,834 stores created as 1 to 1834, 0 replaced, 0 unchanged, 166 bad, skipped" in done.said
     )
     rejected = rejects.read_text(encoding="utf-8-sig").splitlines()
     assert rejects.read_bytes().startswith(BOM)
@@ -457,11 +456,11 @@ def test_a_long_list_with_names_that_are_too_long_is_told_in_few_lines_and_impor
     )
     rejects.write_text(fixed, encoding="utf-8-sig")
     done = command("import", database, str(rejects), *MAPPED, "--yes")
-    assert "Ignored columns: problem" in done.stderr.decode()
-    assert "166 stores created as 1835 to 2000" in done.stderr.decode()
+    assert "Ignored columns: problem" in done.said
+    assert "166 stores created as 1835 to 2000" in done.said
     again = command("import", database, str(file), *MAPPED, "--cut-names", "--dry-run")
-    assert "166 names were cut: line 13" in again.stderr.decode()
-    assert "0 stores created, 166 replaced, 1,834 unchanged" in again.stderr.decode()
+    assert "166 names were cut: line 13" in again.said
+    assert "0 stores created, 166 replaced, 1,834 unchanged" in again.said
     assert content(database)[0] == ("Store 1", "1 Road, Town")
 
 
@@ -509,7 +508,7 @@ def test_a_dry_run_into_no_database_makes_none(tmp_path: Path, database: Sqlite)
     rows = [f"New{number or ''},1 Road,7\n" for number in range(20)]
     file.write_text("name,address,Fax\n" + "".join(rows))
     done = command("import", database, "--dry-run", str(file))
-    ignored, lost, *lines = done.stderr.decode().splitlines()
+    ignored, lost, *lines = done.said.splitlines()
     assert (ignored, lost) == ("Ignored columns: Fax", import_review.NO_KEYS)
     assert (done.returncode, lines[0]) == (0, "line 2: 1 new → 'New', '1 Road'")
     assert lines[-2] == "and 12 more"
@@ -570,7 +569,7 @@ def test_a_file_whose_columns_are_not_found_below_its_titles_is_refused_with_the
 
 def test_a_look_prints_the_line_that_imports_the_file(database: Sqlite) -> None:
     file = ROOT / "tests" / "sheets" / "files" / "10c-german-title.csv"
-    look = command("import", database, str(file), "--look").stderr.decode()
+    look = command("import", database, str(file), "--look").stdout.decode()
     assert look.startswith(
         "csv, 20 rows, encoding cp1252, semicolon between cells, header in row 3"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from storekeeper.cli import backups, imports
-from storekeeper.cli.terminal import ignore_interrupts, print_line
+from storekeeper.cli import backups, imports, results
+from storekeeper.cli.terminal import ignore_interrupts, print_result
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from tests.harness.command import Done, run
@@ -38,10 +38,9 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
         def interrupted(message: str) -> None:
             interrupt()
-            print_line(message)
+            print_result(message)
 
-        for module in MODULES:
-            monkeypatch.setattr(module, "print_line", interrupted)
+        monkeypatch.setattr(results, "print_result", interrupted)
     else:
         calls = (
             (interrupt, ignore_interrupts)
@@ -54,8 +53,9 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def assert_said(done: Done, moment: str, what: str) -> None:
-    [line] = done.stderr.decode().splitlines()
-    assert (done.returncode, done.stdout) == (MOMENTS[moment], b"")
+    [line] = done.said.splitlines()
+    assert done.returncode == MOMENTS[moment]
+    assert bool(done.stderr) == bool(done.returncode)
     interrupted = f"Interrupted: nothing was {what} into "
     assert line.startswith(interrupted if done.returncode else ("3 stores created", "3 stores and"))
 

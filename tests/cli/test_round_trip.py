@@ -28,7 +28,7 @@ def test_an_export_that_is_imported_makes_no_change(tmp_path: Path, database: Da
         file = str(tmp_path / name)
         assert run("export", *of, file, *more).returncode == 0
         for match in ("id", "name"):
-            said = run("import", *of, file, "--match", match).stderr.decode()
+            said = run("import", *of, file, "--match", match).said
             assert f"0 stores created, 0 replaced, {len(payloads)} unchanged" in said, name
     assert len(database.changes()) == len(payloads)
 
@@ -44,9 +44,9 @@ def test_an_export_makes_the_same_list_again_with_the_keys_of_the_other_system(
         file, two = str(tmp_path / name), Sqlite(tmp_path / f"folder of {name}")
         two.path.parent.mkdir()
         assert command("export", one, file, *more, "--with", "Nr").returncode == 0
-        assert b"3 stores created" in command("import", two, file, "--match", "Nr").stderr, name
-        assert b"3 unchanged" in command("import", two, file, "--match", "nr").stderr, name
-        assert b"3 unchanged" in command("import", one, file, "--match", "Nr").stderr, name
+        assert "3 stores created" in command("import", two, file, "--match", "Nr").said, name
+        assert "3 unchanged" in command("import", two, file, "--match", "nr").said, name
+        assert "3 unchanged" in command("import", one, file, "--match", "Nr").said, name
 
 
 @pytest.mark.parametrize("column", [*FIELDS, "Version", "key:x", " KEY:Address"])
@@ -65,7 +65,7 @@ def test_a_column_of_keys_that_is_called_like_a_field_comes_back_beside_it(
             done = run("export", *of, file, *more, "--force", "--with", asked)
             assert done.returncode == 0, done.stderr
         done = run("import", *of, file, *match)
-        assert b"0 stores created, 0 replaced, 2 unchanged" in done.stderr, (name, done.stderr)
+        assert "0 stores created, 0 replaced, 2 unchanged" in done.said, (name, done.said)
         two = Sqlite(tmp_path / f"folder of {name}")
         two.path.parent.mkdir()
         assert command("import", two, "--create", file, *match).returncode == 0
@@ -103,7 +103,7 @@ def test_any_texts_come_back_as_they_are(
         file = str(folder / name)
         assert command("export", database, file, *more).returncode == 0
         done = command("import", database, file, "--match", "id")
-        assert f"{len(stores)} unchanged" in done.stderr.decode(), name
+        assert f"{len(stores)} unchanged" in done.said, name
 
 
 def test_the_export_of_an_earlier_version_writes_only_with_ignore_version(tmp_path: Path) -> None:
@@ -113,11 +113,11 @@ def test_the_export_of_an_earlier_version_writes_only_with_ignore_version(tmp_pa
     done = command(
         "import", database, "-", "--match", "id", stdin=b"id,name,address\n1,Wrong,\n2,Wrong,\n"
     )
-    before = done.stderr.decode().partition("version ")[2].partition(" ")[0]
+    before = done.said.partition("version ")[2].partition(" ")[0]
     assert command("export", database, str(undo), "--at", before).returncode == 0
     of = ("import", database, str(undo), "--match", "id")
-    assert b"0 replaced, 2 unchanged" in command(*of).stderr
+    assert "0 replaced, 2 unchanged" in command(*of).said
     assert content(database) == [("Wrong", None), ("Wrong", None)]
     done = command(*of, "--on-conflict", "ignore-version")
-    assert b"0 stores created, 2 replaced" in done.stderr
+    assert "0 stores created, 2 replaced" in done.said
     assert content(database) == [("A", "1"), ("B", "2")]

@@ -99,14 +99,14 @@ def test_the_list_says_who_added_and_revoked_a_token_and_when(database: Database
     assert (till[2], till[5], till[-1]) == ("revoked", user, user)
     assert wall[2:3] + wall[5:] == ["active", "unknown", "never", "never"]
     printed = run_command("token", "list", "--json", "--database", database.url).stdout
-    first, second = json.loads(printed)
+    first, second = json.loads(printed)["tokens"]
     assert list(first) == [
-        *("name", "scope", "state", "added", "added_by", "expires", "used", "revoked"),
-        "revoked_by",
+        *("name", "scope", "state", "added", "addedBy", "expires", "used", "revoked"),
+        "revokedBy",
     ]
-    assert (first["added_by"], first["revoked_by"], first["state"]) == (user, user, "revoked")
+    assert (first["addedBy"], first["revokedBy"], first["state"]) == (user, user, "revoked")
     assert first["revoked"].startswith("20")
-    assert (second["added_by"], second["revoked"], second["revoked_by"]) == (None, None, None)
+    assert (second["addedBy"], second["revoked"], second["revokedBy"]) == (None, None, None)
 
 
 def test_a_link_opens_the_console_with_the_token(database: Database) -> None:
@@ -183,7 +183,7 @@ def test_a_name_is_given_once_for_ever(database: Database) -> None:
             "storekeeper: Token name ci is or was in use; names cannot be reused"
         ]
         revoked = run_command("token", "revoke", "ci", "--database", database.url)
-        assert revoked.stderr.decode().splitlines() == [
+        assert revoked.said.splitlines() == [
             "Token ci is revoked: within 0 s, requests with it are refused",
             "Requests with token ci are now refused",
         ]

@@ -140,8 +140,8 @@ def test_a_copy_has_every_store_and_every_change(make: Make, one: str, other: st
     add_external_ids(source)
     tokens.add_token(source.url, Token(0, "by a person", "read", "0" * 64, 1, created_by="anna"))
     done = run_command("copy", source.url, target.url)
-    assert (done.returncode, done.stdout) == (0, b"")
-    [line] = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stderr) == (0, b"")
+    [line] = done.stdout.decode().splitlines()
     between = f"from {name_of(source.url)} into {name_of(target.url)}"
     epoch = state_of(target).epoch
     assert (
@@ -166,7 +166,7 @@ def test_what_is_moved_keeps_its_epoch_and_its_keys(make: Make, one: str, other:
     before = state_of(source)
     done = run_command("copy", "--move", source.url, target.url)
     assert done.returncode == 0
-    assert done.stderr.decode().endswith(
+    assert done.stdout.decode().endswith(
         f", and verified; the copy keeps the epoch {before.epoch}; the source refuses all writes"
         " now\n"
     )

@@ -30,6 +30,11 @@ class Done:
     stdout: bytes
     stderr: bytes
 
+    @property
+    def said(self) -> str:
+        """Its notes, then its result."""
+        return (self.stderr + self.stdout).decode()
+
 
 def run(
     *args: str,

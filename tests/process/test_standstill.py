@@ -312,7 +312,7 @@ def test_a_clock_that_was_wrong_for_one_write_is_reported(tmp_path: Path, librar
         assert run("backup", str(backup), "--database", url).returncode == 0
         assert service.stop() == 0
     done = run("verify", str(backup))
-    good, remark = done.stderr.decode().splitlines()
+    good, remark = done.stdout.decode().splitlines()
     assert (done.returncode, good) == (0, f"{backup} is valid")
     assert remark.startswith("Remark: 3 changes are dated after now, from number 3 on and up to 20")
     assert run("restore", str(backup), "--database", url).returncode == 0

@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from storekeeper import __version__
 from storekeeper.cli import backups, changes, exports, imports, mcp, ready, tokens, undo, webhooks
 from storekeeper.cli.options import with_settings
+from storekeeper.cli.results import Created, EpochIs, Json, encoded, report
 from storekeeper.cli.service_address import TOKEN_VARIABLE, read_token
 from storekeeper.cli.terminal import (
     ask,
@@ -156,18 +157,20 @@ def serve(settings: Settings) -> int:
 
 @app.command()
 @with_settings("database", "examples")
-def create(settings: Settings) -> None:
+def create(settings: Settings, *, json: Json = False) -> None:
     """Make a database with a new list.
 
     The command is refused if there is a list already, so that none takes the place of another. On
     PostgreSQL, the database itself must exist, and be empty.
     """
+    from storekeeper.domain.stores import EXAMPLES
     from storekeeper.storage import databases
 
     databases.create(settings.database, examples=settings.examples)
     name = databases.database(settings.database).name
     of = "with 3 example stores" if settings.examples else "without stores"
-    print_line(f"A new list {of} is in {name}")
+    stores = len(EXAMPLES) if settings.examples else 0
+    report(Created(name, stores), f"A new list {of} is in {name}", json=json)
 
 
 app.add_typer(tokens.app, name="token")
@@ -192,6 +195,7 @@ def epoch(
     new: Annotated[
         bool, typer.Option("--new", help="Renew the epoch, so that no old ETag matches.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Print the epoch of the database, or renew it.
 
@@ -204,8 +208,9 @@ def epoch(
     from storekeeper.storage import databases
 
     found = databases.epoch(settings.database, renew=new)
+    name = databases.database(settings.database).name
     try:
-        print_now(found)
+        print_now(encoded(EpochIs(name, found, new)) if json else found)
     except OSError as error:
         if not new:
             raise
@@ -226,9 +231,7 @@ def check(
     yes: Annotated[
         bool, typer.Option("--yes", help="Add stores, which cannot be deleted, without asking.")
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
-    ] = False,
+    json: Json = False,
     timeout: Annotated[
         float,
         typer.Option(

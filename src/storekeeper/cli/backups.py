@@ -1,18 +1,14 @@
 """The commands backup, verify, restore and copy."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import (
-    counted,
-    ignore_interrupts,
-    print_line,
-    progress,
-    saying_if_interrupted,
-)
+from storekeeper.cli.results import BackedUp, Copied, Json, LostChanges, Restored, Verified, report
+from storekeeper.cli.terminal import counted, ignore_interrupts, progress, saying_if_interrupted
 from storekeeper.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,6 +31,7 @@ def backup(
             help="How many backups stay in the folder; older ones are deleted.",
         ),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Back up a collection into one file.
 
@@ -49,8 +46,11 @@ def backup(
             settings.database, target, show, keep=keep, before_commit=ignore_interrupts
         )
     name = databases.database(settings.database).name
-    print_line(
-        f"{_counts(made.stores, made.changes)} of {name} backed up into {made.file}, and verified"
+    counts = _counts(made.stores, made.changes)
+    report(
+        BackedUp(name, str(made.file), made.stores, made.changes),
+        f"{counts} of {name} backed up into {made.file}, and verified",
+        json=json,
     )
 
 
@@ -58,6 +58,8 @@ def verify(
     database: Annotated[
         str, typer.Argument(help="A file, such as a backup, or the URL of a database.")
     ],
+    *,
+    json: Json = False,
 ) -> int:
     """Check whether a database or a backup is valid.
 
@@ -71,12 +73,10 @@ def verify(
     url = backups.url_of(database)
     problems = verification.verify(url)
     name = databases.database(url).name
-    for problem in problems:
-        print_line(f"{name}: {problem}")
-    if not problems:
-        print_line(f"{name} is valid")
-        for remark in verification.remarks(url):
-            print_line(f"Remark: {remark}")
+    remarks = [] if problems else verification.remarks(url)
+    lines = [f"{name}: {problem}" for problem in problems] or [f"{name} is valid"]
+    lines += [f"Remark: {remark}" for remark in remarks]
+    report(Verified(name, not problems, problems, remarks), *lines, json=json)
     return int(bool(problems))
 
 
@@ -84,6 +84,8 @@ def verify(
 def restore(
     file: Annotated[Path, typer.Argument(help="The backup.")],
     settings: Settings,
+    *,
+    json: Json = False,
 ) -> None:
     """Put a backup in the place of the database.
 
@@ -97,19 +99,27 @@ def restore(
     with saying_if_interrupted("nothing was restored"), progress("Restoring", "rows") as show:
         done = backups.restore(file, settings.database, show, ignore_interrupts)
     name = databases.database(settings.database).name
-    print_line(
-        f"{_counts(done.stores, done.changes)} restored into {name}; its new epoch is {done.epoch}"
-    )
+    counts = _counts(done.stores, done.changes)
+    lines = [f"{counts} restored into {name}; its new epoch is {done.epoch}"]
     if done.aside is not None:
-        print_line(f"What was there is now {done.aside}")
-        _print_lost(done.lost, done.aside)
+        lines.append(f"What was there is now {done.aside}")
+        lines += _lost_lines(done.lost, done.aside)
+    aside = str(done.aside) if done.aside else None
+    lost = _lost(done.lost) if done.lost else None
+    restored = Restored(name, done.stores, done.changes, done.epoch, aside, lost)
+    report(restored, *lines, json=json)
 
 
-def _print_lost(lost: "Lost | None", aside: Path) -> None:
+def _lost(lost: "Lost") -> LostChanges:
+    after = lost.changes.start - 1
+    return LostChanges(len(lost.changes), after, lost.stores, lost.valid_again, lost.gone)
+
+
+def _lost_lines(lost: "Lost | None", aside: Path) -> Iterator[str]:
     from storekeeper.storage import backups
 
     if lost is None:
-        print_line("It cannot be read, so it is unknown what is lost")
+        yield "It cannot be read, so it is unknown what is lost"
         return
     if lost.changes:
         stores = ", ".join(map(str, lost.stores))
@@ -122,13 +132,13 @@ def _print_lost(lost: "Lost | None", aside: Path) -> None:
         )
         if lost.changes.start == 1:
             line = f"It shares no change with the backup. {line}"
-        print_line(line)
+        yield line
     else:
-        print_line("No change is lost")
+        yield "No change is lost"
     if lost.valid_again:
-        print_line(f"Revoked tokens are valid again: revoke {', '.join(lost.valid_again)}")
+        yield f"Revoked tokens are valid again: revoke {', '.join(lost.valid_again)}"
     if lost.gone:
-        print_line(f"Tokens are gone: add {', '.join(lost.gone)} again")
+        yield f"Tokens are gone: add {', '.join(lost.gone)} again"
 
 
 def copy(
@@ -141,6 +151,7 @@ def copy(
         bool,
         typer.Option("--move", help="Keep the epoch; refuse all writes to the source."),
     ] = False,
+    json: Json = False,
 ) -> None:
     """Copy a collection to another database.
 
@@ -159,11 +170,16 @@ def copy(
         stores, changes, epoch = databases.copy(
             source, target, show, move=move, before_commit=ignore_interrupts
         )
-    between = f"from {databases.database(source).name} into {databases.database(target).name}"
+    names = databases.database(source).name, databases.database(target).name
+    between = f"from {names[0]} into {names[1]}"
     kept = f"its new epoch is {epoch}"
     if move:
         kept = f"the copy keeps the epoch {epoch}; the source refuses all writes now"
-    print_line(f"{_counts(stores, changes)} copied {between}, and verified; {kept}")
+    report(
+        Copied(*names, stores, changes, epoch, move),
+        f"{_counts(stores, changes)} copied {between}, and verified; {kept}",
+        json=json,
+    )
 
 
 def _counts(stores: int, changes: int) -> str:

@@ -10,14 +10,21 @@ import typer
 from msgspec.structs import replace
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import STANDARD_STREAM, counted, print_line, progress
+from storekeeper.cli.results import Exported, Json, report
+from storekeeper.cli.terminal import (
+    STANDARD_STREAM,
+    counted,
+    is_standard_output,
+    print_line,
+    progress,
+)
 from storekeeper.domain.errors import CannotStart, EpochEnded, InvalidInput
 from storekeeper.settings import Settings, option
 from storekeeper.storage import atomicfile
 
 
 @with_settings("database")
-def export(
+def export(  # noqa: PLR0913 - each is an option
     settings: Settings,
     file: Annotated[
         Path,
@@ -53,6 +60,7 @@ def export(
         typer.Option("--excel", help="CSV for Excel: with a byte order mark, and ; between cells."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file.")] = False,
+    json: Json = False,
 ) -> None:
     """Write stores as CSV, XLSX or JSON lines.
 
@@ -64,6 +72,9 @@ def export(
     from storekeeper.storage import databases
 
     database = databases.database(settings.database)
+    to_output = is_standard_output(file)
+    if json and to_output:
+        raise CannotStart("--json: name a file, because standard output gets the stores")
     wanted = {"q": [q], "at": [at], "with": with_ or [], "format": [format or _format(file)]}
     given = {name: list(map(os.fsencode, values)) for name, values in wanted.items()}
     try:
@@ -88,7 +99,12 @@ def export(
     except OSError as error:
         name = "standard output" if file == STANDARD_STREAM else file
         raise CannotStart(f"cannot write {name}: {error.strerror}") from None
-    print_line(f"{counted(done.stores, 'store')} exported from {database.name}")
+    said = f"{counted(done.stores, 'store')} exported from {database.name}"
+    if to_output:
+        print_line(said)
+    else:
+        exported = Exported(database.name, str(file), done.stores, done.formulas)
+        report(exported, said, json=json)
     if done.formulas:
         print_line(
             f"{counted(done.formulas, 'cell')} with a sign in front (=, +, -, @ or a tab) that a"

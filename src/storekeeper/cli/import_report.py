@@ -1,8 +1,9 @@
 """What the command `import` says about rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from storekeeper.cli.terminal import counted, print_line
+from storekeeper.cli.results import report
+from storekeeper.cli.terminal import counted, print_line, print_lines
 from storekeeper.domain.import_plan import Plan
 from storekeeper.domain.intake import Report
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, Group, Problem, shown, words_of
@@ -41,7 +42,7 @@ def remedy(report: Report) -> str:
 
 
 def tell(plan: Plan) -> None:
-    """Say what an import will do, or would."""
+    """Say what is wrong with the rows of an import, and what it leaves as it is."""
     groups, report = plan.groups(), plan.report
     for group in groups[:_MAX_GROUPS]:
         print_line(_described(group))
@@ -50,17 +51,15 @@ def tell(plan: Plan) -> None:
         print_line(f"and {count:,} more problems, for {len(more)} other reasons")
     if report.missing:
         print_line(f"{counted(report.missing, 'store')} of the list not in the file, not changed")
-    if report.dry_run:
-        _tell_changes(report)
 
 
-def _tell_changes(report: Report) -> None:
+def _changes(report: Report) -> Iterator[str]:
     for change in report.changes[:_MAX_CHANGES]:
         old = "new" if change.old is None else _content(change.old)
-        print_line(f"line {change.line}: {change.id} {old} → {_content(change.new)}")
+        yield f"line {change.line}: {change.id} {old} → {_content(change.new)}"
     rest = report.created + report.replaced - _MAX_CHANGES
     if rest > 0:
-        print_line(f"and {rest:,} more")
+        yield f"and {rest:,} more"
 
 
 def _described(group: Group) -> str:
@@ -92,32 +91,39 @@ def _content(content: Mapping[str, str | None]) -> str:
     )
 
 
-def tell_end(plan: Plan, target: str, *, is_new: bool) -> None:
-    """Say what an import did, or would."""
-    report = plan.report
+def tell_end(plan: Plan, target: str, *, is_new: bool, json: bool, as_notes: bool) -> None:
+    """Print what an import did, or would, as notes if something else is on standard output."""
+    lines = _result(plan, target, is_new=is_new)
+    if as_notes:
+        print_lines(lines)
+    else:
+        report(plan.report, *lines, json=json)
+
+
+def _result(plan: Plan, target: str, *, is_new: bool) -> Iterator[str]:
+    done = plan.report
     counts = [
-        f"{counted(report.created, 'store')} created{_as_ids(plan.ids)}",
-        f"{report.replaced:,} replaced",
-        f"{report.unchanged:,} unchanged",
+        f"{counted(done.created, 'store')} created{_as_ids(plan.ids)}",
+        f"{done.replaced:,} replaced",
+        f"{done.unchanged:,} unchanged",
     ]
-    if report.adopted:
-        counts[1] += f", {report.adopted:,} of them with a new key"
-    if report.repeated:
-        counts.append(f"{report.repeated:,} repeated")
-    if report.conflicts:
-        counts.append(f"{report.conflicts:,} in conflict, skipped")
-    if report.bad:
-        counts.append(f"{report.bad:,} bad, skipped")
-    if report.dry_run:
-        print_line(
-            f"Dry run: {', '.join(counts)} if imported into {target}, version {report.version}"
-        )
+    if done.adopted:
+        counts[1] += f", {done.adopted:,} of them with a new key"
+    if done.repeated:
+        counts.append(f"{done.repeated:,} repeated")
+    if done.conflicts:
+        counts.append(f"{done.conflicts:,} in conflict, skipped")
+    if done.bad:
+        counts.append(f"{done.bad:,} bad, skipped")
+    if done.dry_run:
+        yield from _changes(done)
+        yield f"Dry run: {', '.join(counts)} if imported into {target}, version {done.version}"
         return
-    versions = f"version {plan.before} before, {report.version} now"
+    versions = f"version {plan.before} before, {done.version} now"
     start = "; start the service with the same --database" if is_new else ""
-    print_line(f"{', '.join(counts)} in {target}; {versions}{start}")
-    if report.replaced:
-        print_line(f"Undo it with storekeeper undo {report.first} {report.last}")
+    yield f"{', '.join(counts)} in {target}; {versions}{start}"
+    if done.replaced:
+        yield f"Undo it with storekeeper undo {done.first} {done.last}"
 
 
 def _as_ids(ids: range) -> str:

@@ -27,8 +27,11 @@ class Review:
     because all writers would wait.
     """
 
-    def __init__(self, rows: Reading, rejects: Rejects | None, *, yes: bool) -> None:
+    def __init__(
+        self, rows: Reading, rejects: Rejects | None, *, yes: bool, describe: bool
+    ) -> None:
         self._rows = rows
+        self._describe = describe
         self._rejects = rejects
         self._approved = sys.maxsize if yes else MAX_UNASKED
         self._is_locked = False
@@ -39,6 +42,8 @@ class Review:
             if self._rows.ignored and not (plan.options.match or plan.options.add):
                 print_line(NO_KEYS)
             tell(plan)
+        if self._describe:
+            self._rows.describe(plan.report.problems)
         if plan.options.dry_run or plan.refuses:
             return
         created, total = plan.report.created, plan.numbers.total

@@ -4,8 +4,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Literal
 
@@ -17,11 +18,13 @@ from storekeeper.cli.import_review import MAX_UNASKED, Review
 from storekeeper.cli.look_report import tell_look
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.rejects import Rejects
+from storekeeper.cli.results import Json
 from storekeeper.cli.terminal import (
     PRINT_ROWS,
     STANDARD_STREAM,
     ask,
     ignore_interrupts,
+    is_standard_output,
     on_terminal,
     print_line,
     progress,
@@ -130,6 +133,7 @@ def import_(  # noqa: PLR0913 - each is an option
     yes: Annotated[
         bool, typer.Option("--yes", help=f"Add more than {MAX_UNASKED} stores without asking.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Import the stores of a spreadsheet, all or none.
 
@@ -162,17 +166,20 @@ def import_(  # noqa: PLR0913 - each is an option
         user=system_user(),
     )
     if look:
-        _look_at(settings, file, options)
+        _look_at(settings, file, options, json=json)
         return
     if rejects is None:
-        _import_file(settings, file, options, None, create=create, yes=yes)
+        _import_file(settings, file, options, None, create=create, yes=yes, json=json)()
         return
+    if json and is_standard_output(rejects):
+        raise CannotStart("--json: standard output gets the rejects; name another file for them")
     with Rejects(rejects, file, settings.database) as rejected:
-        _import_file(settings, file, options, rejected, create=create, yes=yes)
+        tell = _import_file(settings, file, options, rejected, create=create, yes=yes, json=json)
         rejected.send()
+    tell()
 
 
-def _look_at(settings: Settings, file: Path, options: Import) -> None:
+def _look_at(settings: Settings, file: Path, options: Import, *, json: bool) -> None:
     """Say what a file is, for the list that there is, or for a new one."""
     from storekeeper.storage import databases
 
@@ -181,7 +188,7 @@ def _look_at(settings: Settings, file: Path, options: Import) -> None:
         if databases.database(settings.database).exists():
             with databases.open_existing(settings.database).snapshot() as snapshot:
                 known = known_to(snapshot)
-        tell_look(look_at(opened, protocol.layout_of(options), known))
+        tell_look(look_at(opened, protocol.layout_of(options), known), json=json)
 
 
 def _import_file(
@@ -192,7 +199,9 @@ def _import_file(
     *,
     create: bool,
     yes: bool,
-) -> None:
+    json: bool,
+) -> Callable[[], None]:
+    """Import a file; return what tells the result."""
     from storekeeper.storage import databases, intake
 
     url = settings.database
@@ -225,14 +234,15 @@ def _import_file(
             session,
             _with_progress(rows, os.fstat(opened.fileno()).st_size),
             options,
-            review=Review(rows, rejects, yes=yes),
+            review=Review(rows, rejects, yes=yes, describe=json),
             before_commit=ignore_interrupts,
             begin_rejects=rejects.begin if rejects else intake.keep_no_rejects,
         )
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
             raise Refused(plan.report)
-    tell_end(plan, target, is_new=is_new)
+    as_notes = rejects is not None and rejects.to_standard_output
+    return partial(tell_end, plan, target, is_new=is_new, json=json, as_notes=as_notes)
 
 
 def _ask_whether_to_create(name: str, *, dry_run: bool) -> None:

@@ -1,8 +1,9 @@
 """What the command `import --look` says about a file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from storekeeper.cli.terminal import counted, print_line
+from storekeeper.cli.results import report
+from storekeeper.cli.terminal import counted
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.sheets.delimiters import DELIMITERS
 from storekeeper.sheets.look_types import Choice, ColumnLook, Look
@@ -11,22 +12,25 @@ _MAX_ENCODINGS = 20
 _MAX_COLUMNS = 40
 
 
-def tell_look(look: Look) -> None:
-    """Say what a file is, what an import would make of it, and the options that say so."""
-    print_line(f"{look.kind}, {counted(look.rows, 'row')}{_layout(look)}")
+def tell_look(look: Look, *, json: bool) -> None:
+    """Print what a file is, what an import would make of it, and the options that say so."""
+    report(look, *_lines(look), json=json)
+
+
+def _lines(look: Look) -> Iterator[str]:
+    yield f"{look.kind}, {counted(look.rows, 'row')}{_layout(look)}"
     for each in look.encodings[:_MAX_ENCODINGS]:
-        print_line(f"perhaps {each.encoding}: {shown(each.example, 2 * MAX_BRIEF_LENGTH)}")
+        yield f"perhaps {each.encoding}: {shown(each.example, 2 * MAX_BRIEF_LENGTH)}"
     for name in (each.name for each in look.sheets if each.name != look.sheet):
-        print_line(f"another sheet: {name}")
+        yield f"another sheet: {name}"
     for column in look.columns[:_MAX_COLUMNS]:
-        print_line(_described(column))
+        yield _described(column)
     for part, choice in (("name", look.name), ("address", look.address), ("match", look.match)):
-        print_line(f"{part}: {_chosen(choice)}")
+        yield f"{part}: {_chosen(choice)}"
     if look.unused:
-        print_line(f"not used: {_listed(look.unused)}")
-    for note in look.notes:
-        print_line(note)
-    print_line(f"import with: {look.command}")
+        yield f"not used: {_listed(look.unused)}"
+    yield from look.notes
+    yield f"import with: {look.command}"
 
 
 def _layout(look: Look) -> str:

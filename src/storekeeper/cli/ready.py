@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from storekeeper.cli.options import with_settings
+from storekeeper.cli.results import Json, Readiness, print_json
 from storekeeper.cli.terminal import print_line
 from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
@@ -26,12 +27,27 @@ def ready(
     url: Annotated[
         str, typer.Argument(help="Its address. Default: from --uds, or from --host and --port.")
     ] = "",
+    json: Json = False,
 ) -> int:
     """Ask a service whether it is ready, as /health/ready says.
 
     The exit status is 0 if it is ready, 1 if it is not or cannot be reached. If only writes are
     refused, it is ready, and a line says why.
     """
+    found = _ask(settings, url)
+    if json:
+        print_json(found)
+    elif found.status is None:
+        print_line(f"storekeeper: not ready: {found.reason}")
+    elif not found.ready:
+        reason = f": {found.reason}" if found.reason else ""
+        print_line(f"storekeeper: not ready: /health/ready responds with {found.status}{reason}")
+    elif found.reason:
+        print_line(f"storekeeper: ready, but writes are refused: {found.reason}")
+    return int(not found.ready)
+
+
+def _ask(settings: Settings, url: str) -> Readiness:
     from http.client import HTTPException
     from socket import AF_UNIX, socket
 
@@ -43,28 +59,23 @@ def ready(
             connection.sock.connect(settings.uds)
         connection.request("GET", f"{path}/health/ready")
         response = connection.getresponse()
-        status, reason = response.status, _reason(response.read(10_000))
+        reason = _reason(response.read(10_000))
     except (OSError, HTTPException) as error:
-        print_line(f"storekeeper: not ready: {error or type(error).__name__}")
-        return 1
+        return Readiness(False, None, str(error) or type(error).__name__)
     finally:
         connection.close()
-    if status != 200:
-        print_line(f"storekeeper: not ready: /health/ready responds with {status}{reason}")
-    elif reason:
-        print_line(f"storekeeper: ready, but writes are refused{reason}")
-    return int(status != 200)
+    return Readiness(response.status == 200, response.status, reason)
 
 
-def _reason(body: bytes) -> str:
-    """Return the reason in a response of /health/ready, "" if it has none."""
+def _reason(body: bytes) -> str | None:
+    """Return the reason in a response of /health/ready, None if it has none."""
     import json
 
     with suppress(ValueError, AttributeError):  # it is from another kind of service
         said = json.loads(body)
         reason = said.get("reason") or said.get("message")
-        return f": {reason}" if reason else ""
-    return ""
+        return str(reason) if reason else None
+    return None
 
 
 def _address(settings: Settings) -> str:

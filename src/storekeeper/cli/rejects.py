@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
-from storekeeper.cli.terminal import STANDARD_STREAM
+from storekeeper.cli.terminal import STANDARD_STREAM, is_standard_output
 from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.intake import Reject
 from storekeeper.sheets import protocol
@@ -32,6 +32,7 @@ class Rejects:
         self._refuse_own_files(source, database)
         with self._blamed(_NOT_IMPORTED):
             self._is_stream = atomicfile.is_stream(path)
+        self.to_standard_output = is_standard_output(path)
         self._closing = ExitStack()
         self._lines: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
         self._stream: IO[bytes] | None = None

@@ -1,12 +1,11 @@
 """What a command prints, its standard streams, and Ctrl-C."""
 
-import json
 import os
 import pwd
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -16,6 +15,9 @@ from storekeeper.domain.errors import CannotStart
 STANDARD_STREAM = Path("-")
 """Standard input or output."""
 
+_ESCAPED = "backslashreplace"
+"""What becomes of letters that the encoding of standard output does not have."""
+
 PRINT_ROWS = 10_000
 """Rows after which the progress may be shown again."""
 
@@ -24,13 +26,33 @@ PRINT_INTERVAL = 10.0
 
 
 def print_line(message: str) -> None:
-    """Print a message as one line on stderr, without the line breaks and control characters in
-    its names."""
-    line = " ".join(message.split())
+    """Print a note as one line on stderr, without the line breaks and control characters in its
+    names."""
     # The message may say that the work is done: a failure to print it must not look like a failure
     # of the work.
     with suppress(OSError):
-        print("".join(map(_printable, line)), file=sys.stderr)
+        print(_one_line(message), file=sys.stderr)
+
+
+def print_lines(notes: Iterable[str]) -> None:
+    """Print notes, each as one line on stderr."""
+    for note in notes:
+        print_line(note)
+
+
+def print_result(message: str) -> None:
+    """Print what a command did as one line on stdout; on stderr if that cannot be written, for the
+    same reason as a note."""
+    try:
+        print_now(_one_line(message))
+    except BrokenPipeError:
+        pass  # nothing reads it any more
+    except OSError:
+        print_line(message)
+
+
+def _one_line(message: str) -> str:
+    return "".join(map(_printable, " ".join(message.split())))
 
 
 def _printable(character: str) -> str:
@@ -51,13 +73,9 @@ def system_user() -> str:
 def print_now(result: str) -> None:
     """Print a result on standard output. Raises OSError."""
     # sys.stdout would keep what it cannot write, and fail again at the end of the process.
-    with open(sys.stdout.fileno(), "w", closefd=False) as out:
+    encoding = sys.stdout.encoding
+    with open(sys.stdout.fileno(), "w", closefd=False, encoding=encoding, errors=_ESCAPED) as out:
         print(result, file=out)
-
-
-def print_json(document: object) -> None:
-    """Print one JSON document on standard output."""
-    print(json.dumps(document, ensure_ascii=False, indent=2))
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -66,6 +84,15 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
         print("  ".join(cells).rstrip())
+
+
+def is_standard_output(file: Path) -> bool:
+    """Return whether a file is this command's standard output, under whatever name."""
+    if file == STANDARD_STREAM:
+        return True
+    with suppress(OSError):
+        return os.path.samestat(file.stat(), os.fstat(sys.stdout.fileno()))
+    return False
 
 
 def is_output_unread() -> bool:

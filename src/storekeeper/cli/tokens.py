@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from storekeeper.cli.options import with_settings
-from storekeeper.cli.terminal import (
+from storekeeper.cli.results import (
+    Json,
+    ListedToken,
+    TokenAdded,
+    TokenRevoked,
+    Tokens,
+    encoded,
     print_json,
+    report,
+)
+from storekeeper.cli.terminal import (
     print_line,
     print_now,
     print_table,
@@ -50,6 +59,7 @@ def add(
     expires: Annotated[
         str | None, typer.Option(help="Days until the token expires, such as 90d. Default: never.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Add a token and print it. It cannot be printed again."""
     from storekeeper.domain import tokens
@@ -77,8 +87,11 @@ def add(
         created_by=system_user(),
     )
     add_token(settings.database, token)
+    shown = tokens.console_link(link, text) if link else text
+    if json:
+        shown = encoded(TokenAdded(name, scope, _moment(until), text, shown if link else None))
     try:
-        print_now(tokens.console_link(link, text) if link else text)
+        print_now(shown)
     except OSError as error:
         reason = f"Token {name} was added but cannot be printed ({error.strerror})"
         raise CannotStart(f"{reason}: revoke it, and add one of another name") from None
@@ -97,18 +110,18 @@ def add(
 def list_(
     settings: Settings,
     *,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
-    ] = False,
+    json: Json = False,
 ) -> None:
-    """List the tokens with scope, state, expiry and last use, and who added and revoked them. The
-    tokens themselves are not stored."""
+    """List the tokens, without the tokens themselves.
+
+    Each with its scope, state, expiry and last use, and who added and revoked it.
+    """
     from storekeeper.storage.tokens import read_tokens
 
     now = time.time_ns() // 1_000_000
     tokens = read_tokens(settings.database)
     if json:
-        print_json([_document(token, now) for token in tokens])
+        print_json(Tokens([_listed(token, now) for token in tokens]))
         return
     rows = [["NAME", "SCOPE", "STATE", "ADDED", "BY", "EXPIRES", "USED", "REVOKED", "BY"]]
     for token in tokens:
@@ -121,18 +134,18 @@ def list_(
     print_table(rows)
 
 
-def _document(token: "Token", now: int) -> dict[str, str | None]:
-    return {
-        "name": token.name,
-        "scope": token.scope,
-        "state": _state(token, now),
-        "added": _moment(token.created),
-        "added_by": token.created_by,
-        "expires": _moment(token.expires),
-        "used": _moment(token.used),
-        "revoked": _moment(token.revoked),
-        "revoked_by": token.revoked_by,
-    }
+def _listed(token: "Token", now: int) -> ListedToken:
+    return ListedToken(
+        token.name,
+        token.scope,
+        _state(token, now),
+        _moment(token.created),
+        token.created_by,
+        _moment(token.expires),
+        _moment(token.used),
+        _moment(token.revoked),
+        token.revoked_by,
+    )
 
 
 def _state(token: "Token", now: int) -> str:
@@ -145,7 +158,7 @@ def _state(token: "Token", now: int) -> str:
 
 @app.command()
 @with_settings("database")
-def revoke(settings: Settings, name: Name) -> None:
+def revoke(settings: Settings, name: Name, *, json: Json = False) -> None:
     """Revoke a token. When this command ends, requests with it are refused."""
     from storekeeper.domain import tokens
     from storekeeper.storage.tokens import revoke_token
@@ -156,7 +169,7 @@ def revoke(settings: Settings, name: Name) -> None:
     # Printed before the wait, which a user may interrupt.
     print_line(f"Token {name} is revoked: within {SETTLE_DELAY:g} s, requests with it are refused")
     time.sleep(SETTLE_DELAY)
-    print_line(f"Requests with token {name} are now refused")
+    report(TokenRevoked(name), f"Requests with token {name} are now refused", json=json)
 
 
 def _day(at: int | None) -> str:

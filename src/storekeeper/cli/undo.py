@@ -1,14 +1,15 @@
 """The command `undo`."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from storekeeper.cli.options import with_settings
+from storekeeper.cli.results import Imports, Json, ListedImport, print_json, report
 from storekeeper.cli.terminal import (
     counted,
     ignore_interrupts,
-    print_line,
     print_table,
     saying_if_interrupted,
     system_user,
@@ -35,6 +36,7 @@ def undo(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Undo an import or an undo, or list the latest ones.
 
@@ -43,12 +45,12 @@ def undo(
     listed. The service may be running.
     """
     if first is None:
-        _list(settings)
+        _list(settings, json=json)
         return
     if last is None:
         raise CannotStart("TO is missing: say both cursors, as the import printed them")
     options = Undo(_cursor(first, "FROM"), _cursor(last, "TO"), dry_run, user=system_user())
-    _undo(settings, options)
+    _undo(settings, options, json=json)
 
 
 def _cursor(text: str, subject: str) -> Cursor:
@@ -58,12 +60,16 @@ def _cursor(text: str, subject: str) -> Cursor:
     return found
 
 
-def _list(settings: Settings) -> None:
+def _list(settings: Settings, *, json: bool) -> None:
     from storekeeper.storage import databases
     from storekeeper.storage.undo import Recorded, latest_imports
 
     with databases.open_existing(settings.database).snapshot() as snapshot:
         found = latest_imports(snapshot, _MAX_LISTED)
+
+    if json:
+        print_json(Imports([ListedImport(*each) for each in found]))
+        return
 
     def row(each: Recorded) -> list[str]:
         what = "import" if each.undoes is None else f"undo of {each.undoes}"
@@ -72,7 +78,7 @@ def _list(settings: Settings) -> None:
     print_table([["FROM", "TO", "AT", "WHAT", "FILE", "BY"], *map(row, found)])
 
 
-def _undo(settings: Settings, options: Undo) -> None:
+def _undo(settings: Settings, options: Undo, *, json: bool) -> None:
     from storekeeper.storage import databases
     from storekeeper.storage.undo import undo as undo_import
 
@@ -88,23 +94,23 @@ def _undo(settings: Settings, options: Undo) -> None:
             f"{error}: see them with storekeeper undo; nothing was undone", subject=database.name
         ) from None
     assert isinstance(plan, UndoPlan)  # without a key, there is no replay
-    _tell(plan, database.name)
+    report(plan.report, *_lines(plan, database.name), json=json)
 
 
-def _tell(plan: UndoPlan, name: str) -> None:
+def _lines(plan: UndoPlan, name: str) -> Iterator[str]:
     report = plan.report
     for kept in report.stays[:_MAX_LISTED]:
-        print_line(f"store {kept.id} stays as it is: {_reason(kept)}")
+        yield f"store {kept.id} stays as it is: {_reason(kept)}"
     if (more := report.kept - _MAX_LISTED) > 0:
-        print_line(f"and {counted(more, 'store')} more")
+        yield f"and {counted(more, 'store')} more"
     done = f"{counted(report.undone, 'store')} as before the import, {report.kept:,} kept"
     if report.dry_run:
-        print_line(f"Dry run: {done} if undone in {name}, version {report.version}")
+        yield f"Dry run: {done} if undone in {name}, version {report.version}"
         return
     way_back = ""
     if report.first is not None:
         way_back = f"; undo this with storekeeper undo {report.first} {report.last}"
-    print_line(f"{done} in {name}; version {report.version} now{way_back}")
+    yield f"{done} in {name}; version {report.version} now{way_back}"
 
 
 def _reason(kept: Kept) -> str:
