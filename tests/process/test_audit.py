@@ -1,19 +1,23 @@
 """The log tells what happens to tokens and to the history, by any process, on both databases."""
 
+import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from storekeeper.domain.commands import Create
-from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.stores import Payload
 from storekeeper.domain.tokens import Token
+from storekeeper.log import events
 from storekeeper.log.events import Event
-from storekeeper.process import audit
+from storekeeper.process import audit, service
 from storekeeper.process.audit import OVERLAP, Audit, Facts, Shared, as_it_was, compare, shown
+from storekeeper.settings import Settings
 from storekeeper.storage import backups, databases
 from storekeeper.storage.tokens import add_token, revoke_token
 from tests.harness.collection import create
@@ -231,3 +235,19 @@ async def test_a_restore_from_before_is_told_at_the_next_start(
             (Event.RESTORED, {"version": 1, "epoch": epoch}),
             (Event.EPOCH_CHANGED, {"was": was, "epoch": epoch, "version": 1}),
         ]
+
+
+def test_the_last_line_of_a_service_says_what_to_fix_after_what_was_suppressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that fails each second may have left lines that were suppressed."""
+    said: list[bytes] = []
+    log = SimpleNamespace(write=said.append, flush=lambda _: None)
+    monkeypatch.setattr(events, "_log", lambda: log)
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setitem(events.suppressed, Event.DATABASE_UNREACHABLE, 2)
+    service._exit(Settings(database=f"sqlite:///{tmp_path}/gone.db"), CannotStart("fix this"))
+    assert ended == [2]
+    assert [line.split()[0] for line in said][1:] == [b"storekeeper:"]
+    assert b"suppressed=2" in said[0]

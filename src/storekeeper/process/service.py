@@ -294,6 +294,7 @@ def _exit(settings: Settings, error: StorekeeperError) -> None:
         if settings.workers > 1:
             status = CANNOT_START  # `serve` says why
         else:
+            flush()  # what was suppressed: the last line says what the operator must fix
             write_line(f"storekeeper: {error}")
             status = 2
     flush()
