@@ -95,6 +95,10 @@ async def test_the_history_names_whom_a_trusted_proxy_names(
         assert (await ask(service, kind, sheet)).json["replaced"] == 1
         change = await last_change(service, reader)
         assert (change["store"]["name"], change["user"]) == ("By a sheet", "clerk")
+        # The client is told as whom it comes.
+        for fields, user in ((reader,), "reader"), ((), None):
+            told = await exchange(service, request("GET", "/api/me", None, *fields))
+            assert told.json.get("user") == user
         # A read ignores a bad name; without a name it is not shown who wrote.
         page = await ask(service, kind, request("GET", "/api/stores", None, f"{HEADER}: "))
         assert page.status == 200

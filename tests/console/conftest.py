@@ -61,7 +61,8 @@ def shop(folder: Path) -> Iterator[Running]:
 @pytest.fixture(scope="package")
 def guarded(folder: Path) -> Iterator[Guarded]:
     url = f"sqlite:///{folder}/guarded.db"
-    with serving(folder, "--auth=writes", database=url) as service:
+    proxy = ("--user-header=X-Forwarded-User", "--trusted-proxy=127.0.0.1")
+    with serving(folder, "--auth=writes", *proxy, database=url) as service:
         yield Guarded(service, url)
 
 

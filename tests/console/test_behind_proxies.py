@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.harness.console import Console, add, store_of
+from tests.harness.console import Console, Guarded, add, store_of
 from tests.harness.nginx import nginx
 from tests.harness.process import Running
 
@@ -143,3 +143,22 @@ def test_a_list_an_export_and_an_import_know_a_login_page(meddling: Meddling) ->
     page.sees(SIGN_IN)
     meddle(page, "")
     page.sees("Nothing has changed since you last looked.")
+
+
+def test_history_and_changes_name_the_user_and_the_key_and_the_filter_finds_both(
+    guarded: Guarded, open_console: Open
+) -> None:
+    token = guarded.add_token("till 3")
+    id = add(guarded.service, "Corner", authorization=f"Bearer {token}")
+    page = open_console(guarded.service, f"?store={id}#token={token}")
+    page.page.set_extra_http_headers({"X-Forwarded-User": "zoe@shop.example"})
+    page.name.fill("The corner")
+    page.button("Save").click()
+    page.saved()
+    who = "zoe@shop.example (till 3)"
+    expect(page.page.locator(".history li .by b")).to_have_text([who, "till 3"])
+    page.page.get_by_role("link", name="Changes").click()
+    entries = page.page.locator(".recent .entry")
+    for typed, found in (("zoe@shop", [who]), ("till 3", [who, "till 3"]), ("nobody", [])):
+        page.page.get_by_role("searchbox", name="Show only changes").fill(typed)
+        expect(entries.locator("b")).to_have_text(found)

@@ -33,8 +33,11 @@ export function day(at) {
 
 export const clockTime = (at) => h("time", { datetime: at, title: whole.format(new Date(at)) }, clock.format(new Date(at)));
 
-/** Who made a change. Without a token of our own the service names nobody. */
-export const who = ({ by, user }) => user ?? by ?? (tokenMark() ? words.withoutToken : words.someone);
+/** Who made a change: the user whom a proxy named, and the token. Without a token of our own the service names nobody. */
+export function who({ by, user }) {
+  if (user && by) return words.userWith(user, by);
+  return user ?? by ?? (tokenMark() ? words.withoutToken : words.someone);
+}
 
 export const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
 

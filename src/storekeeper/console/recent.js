@@ -132,7 +132,8 @@ export class Recent {
     const groups = [];
     for (const change of changes) {
       const last = groups.at(-1);
-      if (last && last[0].at === change.at && last[0].by === change.by) last.push(change);
+      const isOfIt = last && last[0].at === change.at && last[0].by === change.by && last[0].user === change.user;
+      if (isOfIt) last.push(change);
       else groups.push([change]);
     }
     return groups.flatMap((group) => (group.length < MANY ? group.map((change) => [change]) : [group]));

@@ -43,7 +43,7 @@ const encodings = {
 export const words = {
   title: "Stores", id: "id", name: "Name", address: "Address",
   none: { name: "no name", address: "no address" },
-  someone: "Someone", withoutToken: "Someone without a key", close: "Close", cancel: "Cancel",
+  someone: "Someone", withoutToken: "Someone without a key", userWith: (user, key) => `${user} (${key})`, close: "Close", cancel: "Cancel",
   loading: "Loading…", pages: "Pages", skip: "Skip to the content",
 
   live: { live: "Live", lost: "Reconnecting" },

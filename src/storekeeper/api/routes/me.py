@@ -1,4 +1,4 @@
-"""The route /api/me: who a client is to the service, and what it may do."""
+"""The route /api/me: who a client is to the service, and what it may do (decisions 44, 58)."""
 
 import msgspec
 
@@ -8,6 +8,14 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import JSON, Fields, Response
 
 _VARY = b"vary: authorization\r\n"
+
+
+class _Me(msgspec.Struct, omit_defaults=True):
+    """`name` is that of the token; `user` is left out if no trusted proxy names one."""
+
+    name: str | None
+    scope: str
+    user: str | None = None
 
 
 class Me:
@@ -24,4 +32,4 @@ class Me:
 
     def _respond(self, request: Request) -> Response:
         name, scope = self._gate.identity(request.token_number)
-        return Response(msgspec.json.encode({"name": name, "scope": scope}), JSON + _VARY)
+        return Response(msgspec.json.encode(_Me(name, scope, request.user)), JSON + _VARY)
