@@ -72,7 +72,7 @@ def backed_up(database: Database, target: Path, *options: str) -> Path:
 
 def verified(file: Path | str) -> tuple[int, str]:
     done = run_command("verify", str(file))
-    return done.returncode, done.stdout.decode()
+    return done.returncode, done.said
 
 
 def names(folder: Path) -> list[str]:
@@ -398,7 +398,7 @@ def peak_memory(command: str, file: str, database: str) -> int:
     options = [database] * (command == "restore")
     measured = [sys.executable, "-c", _PEAK, *COMMAND, command, file, *options]
     done = subprocess.run(measured, capture_output=True, check=True)
-    return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
+    return int(done.stdout.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
 
 
 def test_a_restore_says_what_is_lost_and_keeps_the_old_file(kept: Sqlite, folder: Path) -> None:
