@@ -53,7 +53,8 @@ def tell(plan: Plan) -> None:
         print_line(f"{counted(report.missing, 'store')} of the list not in the file, not changed")
 
 
-def _changes(report: Report) -> Iterator[str]:
+def changes_of(report: Report) -> Iterator[str]:
+    """Yield a line for each of the first changes of an import, with the store before and after."""
     for change in report.changes[:_MAX_CHANGES]:
         old = "new" if change.old is None else _content(change.old)
         yield f"line {change.line}: {change.id} {old} → {_content(change.new)}"
@@ -116,7 +117,7 @@ def _result(plan: Plan, target: str, *, is_new: bool) -> Iterator[str]:
     if done.bad:
         counts.append(f"{done.bad:,} bad, skipped")
     if done.dry_run:
-        yield from _changes(done)
+        yield from changes_of(done)
         yield f"Dry run: {', '.join(counts)} if imported into {target}, version {done.version}"
         return
     versions = f"version {plan.before} before, {done.version} now"

@@ -13,7 +13,7 @@ from typing import IO, Annotated, Literal
 import typer
 from msgspec.structs import replace
 
-from storekeeper.cli.import_report import hint, remedy, tell_end
+from storekeeper.cli.import_report import changes_of, hint, remedy, tell_end
 from storekeeper.cli.import_review import MAX_UNASKED, Review
 from storekeeper.cli.look_report import tell_look
 from storekeeper.cli.options import with_settings
@@ -27,6 +27,7 @@ from storekeeper.cli.terminal import (
     is_standard_output,
     on_terminal,
     print_line,
+    print_lines,
     progress,
     saying_if_interrupted,
     system_user,
@@ -240,6 +241,7 @@ def _import_file(
         )
         assert isinstance(plan, Plan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
+            print_lines(changes_of(plan.report))
             raise Refused(plan.report)
     as_notes = rejects is not None and rejects.to_standard_output
     return partial(tell_end, plan, target, is_new=is_new, json=json, as_notes=as_notes)
