@@ -596,7 +596,7 @@ def test_a_first_nightly_file_adopts_the_stores_that_are_like_its_rows(database:
     assert b"1 store created as 4, 1 replaced, 1 of them with a new key" in done.stdout
     after = [("Harbour", "1 Quay"), ("Mill", None), ("Twin", None), ("New", None)]
     assert content(database) == after
-    assert b"0 stores created, 0 replaced, 2 unchanged" in command(*of, stdin=rows).stderr
+    assert b"0 stores created, 0 replaced, 2 unchanged" in command(*of, stdin=rows).stdout
     both = b"Number,name\n20,Mill\n21,mill\n"
     lines = command(*of, "--adopt", stdin=both)
     assert lines.returncode == 2
@@ -611,7 +611,7 @@ def test_stores_that_are_matched_by_id_get_the_keys_of_a_column(database: Sqlite
     assert b"0 stores created, 2 replaced" in done.stdout
     by_key = b"Number,name\n8,Old Mill\n"
     done = command("import", database, "-", "--match", "key:Number", stdin=by_key)
-    assert b"0 stores created, 1 replaced" in done.stderr
+    assert b"0 stores created, 1 replaced" in done.stdout
     taken = b"id,name,Number\n1,Harbour,8\n"
     of = ("import", database, "-", "--match", "id", "--attach")
     assert b"8" in command(*of, "Number", stdin=taken).stderr
