@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from storekeeper.domain.stores import Payload
@@ -91,7 +91,13 @@ TEXTS = st.text(
 )
 
 
-@settings(max_examples=5)
+LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What Python takes for the end of a line; in a quoted cell it ends none."""
+
+
+@settings(max_examples=5, phases=[Phase.explicit, Phase.generate])  # each one takes a second
+@example([(f"{end},{end}", f"|{end}|{end}|") for end in LINE_ENDS])
+@example([(f"a{end}", None) for end in LINE_ENDS])
 @given(st.lists(st.tuples(TEXTS.filter(bool), st.none() | TEXTS), min_size=1, max_size=20))
 def test_any_texts_come_back_as_they_are(
     tmp_path_factory: pytest.TempPathFactory, stores: list[tuple[str, str | None]]

@@ -29,7 +29,7 @@ def database(tmp_path: Path) -> Sqlite:
 
 def said(done: Done) -> list[str]:
     assert done.returncode == 0, done.stderr
-    return done.stderr.decode().splitlines()
+    return done.said.splitlines()
 
 
 def recorded(database: Sqlite) -> list[list[str]]:

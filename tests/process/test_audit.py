@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -246,7 +247,7 @@ def test_the_last_line_of_a_service_says_what_to_fix_after_what_was_suppressed(
     monkeypatch.setattr(events, "_log", lambda: log)
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    monkeypatch.setitem(events.suppressed, Event.DATABASE_UNREACHABLE, 2)
+    monkeypatch.setattr(events, "suppressed", Counter({Event.DATABASE_UNREACHABLE: 2}))
     service._exit(Settings(database=f"sqlite:///{tmp_path}/gone.db"), CannotStart("fix this"))
     assert ended == [2]
     assert [line.split()[0] for line in said][1:] == [b"storekeeper:"]

@@ -75,7 +75,7 @@ def test_an_export_comes_back_from_a_spreadsheet_without_a_change(tmp_path: Path
     fill_with(database, STORES)
     file = tmp_path / "stores.xlsx"
     assert command("export", database, str(file)).returncode == 0
-    said = command("import", database, str(converted(file, "csv")), "--match", "id").stderr.decode()
+    said = command("import", database, str(converted(file, "csv")), "--match", "id").said
     assert "0 stores created, 0 replaced, 4 unchanged" in said
 
 

@@ -2,6 +2,7 @@
 and sheet are read if the caller does not say it."""
 
 import codecs
+import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -222,7 +223,8 @@ def _sample(file: IO[bytes], encoding: str | None) -> list[str]:
     file.seek(0)
     data = file.read(_SAMPLE_BYTES)
     text = data.decode(encoding or "utf-8", "replace").lstrip("\ufeff")
-    lines = text.splitlines(keepends=True)
+    # Not `str.splitlines`: a name may contain what that takes for line ends.
+    lines = list(io.StringIO(text, newline=""))
     return lines[:-1] if len(data) == _SAMPLE_BYTES and len(lines) > 1 else lines
 
 
