@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         request = self.runtime.plain.read(data)
         if request is None:
             return False
-        unread.clear()
+        unread.data = b""  # all there was
         self._begin(request)
         return True
 

@@ -104,8 +104,7 @@ class Resource:
         return self._found(id_text, if_none_match, at, store)
 
     def _list(self, if_none_match: Tags | None, request: Request) -> Response | Deferred:
-        query = request.target.partition(b"?")[2]
-        wanted = parse_list_query(query)
+        wanted = parse_list_query(request.target.partition(b"?")[2])
         if if_none_match is not None and wanted.at is None:
             # The tag of every list is that of the collection, so its numbers are enough to compare.
             state = self._collection.state()
@@ -116,11 +115,9 @@ class Resource:
             if unchanged := not_modified(if_none_match, tag(state.version, state.epoch)):
                 return unchanged
         listed = self._collection.list(wanted)
-        path = self._path(request)
         if isinstance(listed, Future):
-            render = partial(_list_response, query, path, wanted.at, if_none_match)
-            return Deferred(listed, render)
-        return _list_response(query, path, wanted.at, if_none_match, listed)
+            return Deferred(listed, partial(self._listed, request, wanted.at, if_none_match))
+        return self._listed(request, wanted.at, if_none_match, listed)
 
     async def _list_later(
         self, request: Request, wanted: Query, if_none_match: Tags, pending: Future[State]
@@ -130,8 +127,7 @@ class Resource:
             return unchanged
         listed = self._collection.list(wanted)
         listing = await listed if isinstance(listed, Future) else listed
-        query, path = request.target.partition(b"?")[2], self._path(request)
-        return _list_response(query, path, wanted.at, if_none_match, listing)
+        return self._listed(request, wanted.at, if_none_match, listing)
 
     def _create(self, preconditions: Preconditions, request: Request) -> Deferred:
         payload = self._payload(request.body)
@@ -194,6 +190,26 @@ class Resource:
             store, tag(store.version, store.epoch), headers, b"%b/%d" % (path, store.id)
         )
 
+    def _listed(
+        self, request: Request, at: Moment | None, if_none_match: Tags | None, listing: Listing
+    ) -> Response:
+        current = tag(listing.version, listing.epoch)
+        if if_none_match is not None and (unchanged := not_modified(if_none_match, current)):
+            return unchanged
+        headers = JSON
+        last = listing.last if listing.place is None else listing.place
+        if last is not None:
+            following = next_page(request.target.partition(b"?")[2], last)
+            headers += b'link: <%b?%b>; rel="next"\r\n' % (self._path(request), following)
+        if listing.total is not None:
+            headers += b"total-count: %d\r\n" % listing.total
+        etag = current.encode()
+        if listing.rest is not None:
+            stream = _stream(listing.first, listing.rest)
+            return Response(b"", headers, stream=stream, tag=etag)
+        cacheable = at is None or _is_lasting(at)
+        return Response(b"[%b]" % listing.first, headers, tag=etag, cacheable=cacheable)
+
     def _path(self, request: Request) -> bytes:
         """Return the path of the list as clients see it."""
         return (request.root or self._root) + b"/api/stores"
@@ -254,26 +270,6 @@ def _store_response(
 ) -> Response:
     body = _encode(_Body(store.id, store.name, store.address))
     return Response(body, headers, tag=current.encode(), location=location)
-
-
-def _list_response(
-    query: bytes, path: bytes, at: Moment | None, if_none_match: Tags | None, listing: Listing
-) -> Response:
-    current = tag(listing.version, listing.epoch)
-    if if_none_match is not None and (unchanged := not_modified(if_none_match, current)):
-        return unchanged
-    headers = JSON
-    last = listing.last if listing.place is None else listing.place
-    if last is not None:
-        following = next_page(query, last)
-        headers += b'link: <%b?%b>; rel="next"\r\n' % (path, following)
-    if listing.total is not None:
-        headers += b"total-count: %d\r\n" % listing.total
-    if listing.rest is None:
-        body = b"[%b]" % listing.first
-        cacheable = at is None or _is_lasting(at)
-        return Response(body, headers, tag=current.encode(), cacheable=cacheable)
-    return Response(b"", headers, stream=_stream(listing.first, listing.rest), tag=current.encode())
 
 
 async def _stream(first: bytes, rest: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
