@@ -178,25 +178,23 @@ def remembers_only_its_own_keys() -> None:
 
 
 def _remember_in(known: dict[str, Any]) -> None:
-    applied = vars_of(commands.Batch)
-    begin = applied.__init__
+    begin = commands.Batch.__init__
 
     def begin_with(all: Any, present: Before, now: int) -> None:
         begin(all, present, now)
         vars_of(all)._remembered = known
 
-    applied.__init__ = begin_with
+    vars_of(commands.Batch).__init__ = begin_with
 
 
 def counts_unchanged_writes() -> None:
     """A PUT that changes nothing makes a change."""
-    applied = vars_of(commands.Batch)
-    begin = applied.__init__
+    begin = commands.Batch.__init__
 
     def begin_without(all: Any, present: Before, now: int) -> None:
         begin(all, msgspec.structs.replace(present, equal=()), now)
 
-    applied.__init__ = begin_without
+    vars_of(commands.Batch).__init__ = begin_without
 
 
 def loads_addresses() -> None:
