@@ -36,7 +36,8 @@ public class Calls {
     Change first = changes.listChanges(null, 1, null, "asc", null).getChanges().get(0);
     check(first.getType() == Change.TypeEnum.CREATED, "a page of changes");
     try {
-      new StoresApi(client(urls[1])).listStores(null, null, null, null, null, null);
+      StoresApi proxied = new StoresApi(client(urls[1]));
+      proxied.listStores(null, null, null, null, null, null, null, null, null, null);
       check(false, "a proxy's page of HTML");
     } catch (ApiException behind) {
       check(behind.getCode() == 502 && behind.getResponseBody().contains("<html>"), "a proxy's page");
