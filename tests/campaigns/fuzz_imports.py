@@ -3,7 +3,8 @@
 Each is sent to a real service while other clients read and write. What must hold: no response is
 500, a 503 says that nothing was done, no other client waits for over a second, and the service has
 no more than 200 MiB more memory. The first file for which it does not ends the run with status 1;
-`--seed` and its number name it: `--first` begins with that one.
+`--seed` and its number name it: `--first` begins with that one, so a long run can be made in parts.
+Each hundredth file prints what was measured up to there.
 """
 
 import argparse
@@ -28,6 +29,9 @@ MAX_MEMORY = 200 * 2**20
 GOOD = {200, 400, 413, 415, 422}
 IMPORT_TIMEOUT = 90.0
 """Seconds after which a file has no response."""
+
+PRINTED_EVERY = 100
+"""Files between two lines of progress."""
 
 PAUSE = 0.05
 """Seconds between two requests of others."""
@@ -136,19 +140,26 @@ def started(folder: Path, longest: float) -> Iterator[Run]:
             yield Run(service, others, longest)
 
 
-def fuzz(files: int, seed: int, first: int, longest: float) -> str:
-    """Send so many files; return what was measured. Raises Found."""
+def fuzz(files: int, seed: int, first: int, longest: float) -> None:
+    """Send so many files, and print what was measured. Raises Found."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, started(Path(folder), longest) as run:
-        for number in range(first, first + files):
+        for sent in range(1, files + 1):
+            number = first + sent - 1
             run.take(f"{seed}:{number}", hostile(seed, number))
-        others = run.others
-        told = " ".join(f"{status}={count}" for status, count in sorted(run.statuses.items()))
-        return (
-            f"fuzz-imports files={files} seed={seed} {told} others_slowest={others.slowest:.2f}s"
-            f" memory={others.memory >> 20}MiB slowest_import={run.slowest:.1f}s"
-            f" took={time.monotonic() - began:.0f}s {dict(run.unavailable) or ''}"
-        )
+            if sent % PRINTED_EVERY == 0 or sent == files:
+                print(measured(run, sent, seed, first, time.monotonic() - began), flush=True)
+
+
+def measured(run: Run, sent: int, seed: int, first: int, took: float) -> str:
+    """Return a line with what the files sent so far led to."""
+    others = run.others
+    statuses = " ".join(f"{status}={count}" for status, count in sorted(run.statuses.items()))
+    return (
+        f"fuzz-imports files={sent} first={first} seed={seed} {statuses}"
+        f" others_slowest={others.slowest:.2f}s memory={others.memory >> 20}MiB"
+        f" slowest_import={run.slowest:.1f}s took={took:.0f}s {dict(run.unavailable) or ''}"
+    )
 
 
 def main() -> None:
@@ -160,7 +171,7 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=1.0, help="seconds that others may wait")
     asked = parser.parse_args()
     try:
-        print(fuzz(asked.files, asked.seed, asked.first, asked.longest))
+        fuzz(asked.files, asked.seed, asked.first, asked.longest)
     except Found as found:
         sys.exit(f"fuzz-imports: {found}")
 
