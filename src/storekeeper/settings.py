@@ -36,11 +36,29 @@ _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS = frozenset(
     (
-        *("accept", "accept-language", "access-control-request-headers"),
-        *("access-control-request-method", "authorization", "connection", "content-encoding"),
-        *("content-length", "content-type", "expect", "host", "idempotency-key", "if-match"),
-        *("if-none-match", "last-event-id", "origin", "proxy-connection", "referer"),
-        *("sec-fetch-site", "traceparent", "transfer-encoding", "upgrade", "x-request-id"),
+        "accept",
+        "accept-language",
+        "access-control-request-headers",
+        "access-control-request-method",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "idempotency-key",
+        "if-match",
+        "if-none-match",
+        "last-event-id",
+        "origin",
+        "proxy-connection",
+        "referer",
+        "sec-fetch-site",
+        "traceparent",
+        "transfer-encoding",
+        "upgrade",
+        "x-request-id",
     )
 )
 """Headers that mean something else."""

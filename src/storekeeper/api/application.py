@@ -10,8 +10,7 @@ from storekeeper.api.gate import Gate
 from storekeeper.api.metrics import Metrics
 from storekeeper.api.origins import WebPages
 from storekeeper.api.plan import PlanCache, Planner, RequestPlan, constant
-from storekeeper.api.routes import console, docs
-from storekeeper.api.routes import health as operations
+from storekeeper.api.routes import console, docs, health
 from storekeeper.api.routes.changes import Feed
 from storekeeper.api.routes.exports import Exports
 from storekeeper.api.routes.imports import Imports
@@ -168,7 +167,7 @@ def make_application(
         **Imports(collection).planners,
         **Undos(collection).planners,
         **Me(gate).planners,
-        **operations.planners(
+        **health.planners(
             collection,
             gate.why_unavailable,
             metrics,

@@ -49,8 +49,18 @@ class AsgiApplication:
         finally:
             if request.upload is not None:
                 request.upload.release()
-            seconds, who = perf_counter() - began, (request.token_number, scope.get("client"), id)
-            self._observe(Served(request.route, request.method, status, size, seconds, *who))
+            self._observe(
+                Served(
+                    request.route,
+                    request.method,
+                    status,
+                    size,
+                    perf_counter() - began,
+                    request.token_number,
+                    scope.get("client"),
+                    id,
+                )
+            )
 
     async def _respond(self, request: Request, receive: Any) -> Response | None:
         """Return the response to a request; None if the client went away."""

@@ -101,7 +101,8 @@ Result: TypeAlias = Store | PreconditionFailed | KeyReused | None
 written."""
 
 ChangeRow: TypeAlias = tuple[int, int, str, str | None, int, int, int, str | None]
-"""A row of `tables.CHANGES`, in the order of its columns. It contains the row of its store."""
+"""A row of `storage.sql.CHANGES`, in the order of its columns. It contains the row of its
+store."""
 
 PatchRow: TypeAlias = tuple[int, int, str, str | None, int, int]
 """Place and id of a patch, its name and address, and whether, 1 or 0, the store keeps its own
@@ -189,11 +190,12 @@ def keys_of_patches(commands: Iterable[Command]) -> list[str]:
 
 def memory_size(command: Command) -> int:
     """Return the bytes of memory that a command takes while it waits: its texts and its tags."""
-    tags = [*(command.if_match or ())]
-    if type(command) is not Create:
-        tags += command.if_none_match or ()
     content = command.patch if type(command) is Patch else command.payload
-    return sum(map(getsizeof, (content.name, content.address, *tags)))
+    kept: list[object] = [content.name, content.address]
+    kept += command.if_match or ()
+    if type(command) is not Create:
+        kept += command.if_none_match or ()
+    return sum(map(getsizeof, kept))
 
 
 def apply(commands: Iterable[Command], before: Before, now: int) -> "Batch":
@@ -296,8 +298,17 @@ class Batch:
     ) -> Store:
         self.version = version = self.version + 1
         name, address = payload.name, payload.address
-        who = command.token_number, command.user
-        latest[id] = change = (version, id, name, address, self.at, self.count, *who)
+        change = (
+            version,
+            id,
+            name,
+            address,
+            self.at,
+            self.count,
+            command.token_number,
+            command.user,
+        )
+        latest[id] = change
         self.changes.append(change)
         return Store(id, name, address, version, self._epoch)
 

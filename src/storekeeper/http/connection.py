@@ -343,7 +343,8 @@ class Connection(asyncio.Protocol):
             self.exchange.stop()
             if self.exchange.is_endless and self.flow.write_paused:
                 self.transport.abort()  # its client reads nothing now, and continues elsewhere
-        # After a standstill the timer comes before what has arrived is read, and this after it.
-        self.loop.call_later(
-            deadlines.DRAIN_TIMEOUT, self.loop.call_soon, self.loop.call_soon, self.advance
-        )
+        self.loop.call_later(deadlines.DRAIN_TIMEOUT, self._advance_soon)
+
+    def _advance_soon(self) -> None:
+        # After a standstill a timer comes before what has arrived is read: so, two iterations.
+        self.loop.call_soon(self.loop.call_soon, self.advance)

@@ -32,6 +32,10 @@ _TCP_INFO = struct.Struct("@24xI92xQ16xI")
 (since 4.6)."""
 
 
+_NOTHING_WAITS = -1
+"""Not 0, which would be a client that has not acknowledged its first bytes yet."""
+
+
 def acknowledged(transport: asyncio.BaseTransport) -> tuple[int, bool] | None:
     """Return how many bytes the client's kernel has acknowledged so far, and whether that is all
     of them.
@@ -59,9 +63,7 @@ class Deadlines:
     def __init__(self, now: float) -> None:
         self._idle_since = now
         self._responses_sent = 0
-        self._acked = (
-            -1
-        )  # nothing waits; 0 would be a client that has not acknowledged its first bytes yet
+        self._acked = _NOTHING_WAITS
         self._progress_since = now
         self.refused_at: float | None = None
 
@@ -75,9 +77,10 @@ class Deadlines:
 
     def idle_for_too_long(self, now: float, responses_sent: int) -> bool:
         """Return whether an idle connection must be closed."""
-        return now - self.idle_since(now, responses_sent) > (
-            IDLE_TIMEOUT if responses_sent else REQUEST_TIMEOUT
-        )
+        timeout = REQUEST_TIMEOUT
+        if responses_sent:
+            timeout = IDLE_TIMEOUT
+        return now - self.idle_since(now, responses_sent) > timeout
 
     def is_over(self, transport: asyncio.Transport, now: float) -> bool:
         """Return whether to abort: the client reads no unsent byte for STALL_TIMEOUT, or has
@@ -88,7 +91,7 @@ class Deadlines:
         unsent = transport.get_write_buffer_size()
         discarded = self.refused_at is not None and now - self.refused_at > DISCARD_TIMEOUT
         if not unsent and not discarded:
-            self._acked = -1
+            self._acked = _NOTHING_WAITS
             return False
         acked, complete = acknowledged(transport) or (unsent, True)
         if discarded and complete:

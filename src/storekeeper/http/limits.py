@@ -114,7 +114,8 @@ class ConnectionLimit:
         """Add a connection; at the limit, close the one idle for longest. Return False if none
         is idle."""
         fits = len(self.open) < self.maximum or self._evict_idle(connection.loop.time())
-        self.refused += not fits
+        if not fits:
+            self.refused += 1
         self.open.add(connection)
         return fits
 
@@ -235,7 +236,9 @@ class ReceiveBudget:
             self._may_give_way.setdefault(receiver)
         else:
             self._may_give_way.pop(receiver, None)
-        limit = MAX_RECEIVED_BYTES + (RESERVED_BYTES if size <= SMALL_BYTES else 0)
+        limit = MAX_RECEIVED_BYTES
+        if size <= SMALL_BYTES:
+            limit += RESERVED_BYTES
         if size > before:
             self._make_room(receiver, limit)
         return self.size <= limit

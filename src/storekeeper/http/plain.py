@@ -27,31 +27,28 @@ from storekeeper.http.response import Fields
 
 DECIDING_FIELDS = (
     # The framing of the request, and how its connection continues.
-    *(
-        b"connection",
-        b"content-length",
-        b"expect",
-        b"host",
-        b"proxy-connection",
-        b"transfer-encoding",
-        b"upgrade",
-    ),
+    b"connection",
+    b"content-length",
+    b"expect",
+    b"host",
+    b"proxy-connection",
+    b"transfer-encoding",
+    b"upgrade",
     # What the body is, who asks, from where, and for what.
-    *(
-        b"accept",
-        b"accept-language",
-        b"access-control-request-headers",
-        b"access-control-request-method",
-    ),
-    *(
-        b"authorization",
-        b"content-encoding",
-        b"content-type",
-        b"idempotency-key",
-        b"if-match",
-        b"if-none-match",
-    ),
-    *(b"last-event-id", b"origin", b"referer", b"sec-fetch-site"),
+    b"accept",
+    b"accept-language",
+    b"access-control-request-headers",
+    b"access-control-request-method",
+    b"authorization",
+    b"content-encoding",
+    b"content-type",
+    b"idempotency-key",
+    b"if-match",
+    b"if-none-match",
+    b"last-event-id",
+    b"origin",
+    b"referer",
+    b"sec-fetch-site",
 )
 """The fields that decide something, in any part of the service. A plain request has no others."""
 

@@ -1,6 +1,6 @@
 """Bytes of one connection in, requests or a refusal out. It does no I/O.
 
-The careful way: `plain.py` is the short one. `docs/architecture.md` has a picture of the phases.
+The careful way: `plain.py` is the short one. README.md next to this file has the phases.
 """
 
 import re
@@ -63,9 +63,8 @@ class RequestReader:
         self._early_refusal = early_refusal
         self._body_limit = body_limit
         self._parser = httptools.HttpRequestParser(self)
-        self._parser.set_dangerous_leniencies(
-            lenient_version=True
-        )  # `request.check` refuses what is not served
+        # `request.check` refuses the versions that are not served.
+        self._parser.set_dangerous_leniencies(lenient_version=True)
         self.phase = Phase.IDLE
         self._complete: Request | None = None
         """The request that the bytes which are fed have just completed."""
@@ -152,9 +151,8 @@ class RequestReader:
             self._expected -= end - start
             self._parser.feed_data(data[start:end])
             return end
-        if self.phase is Phase.IDLE and (
-            empty := _EMPTY_LINES.match(data, start)
-        ):  # before a request
+        # Before a request.
+        if self.phase is Phase.IDLE and (empty := _EMPTY_LINES.match(data, start)):
             return empty.end()
         end = data.find(b"\n", start) + 1 or len(data)
         piece = data[start:end]
@@ -211,7 +209,8 @@ class RequestReader:
         """
         self._extra_bytes += len(piece)
         if self._is_last_chunk:
-            self._trailers += piece.endswith(b"\n")
+            if piece.endswith(b"\n"):
+                self._trailers += 1
             if len(self._line) == len(piece) and piece[:1] not in b"\r\n \t:":
                 piece = b"x-" + piece  # the parser would take a trailer for a field of the head
         self._parser.feed_data(piece)
@@ -289,9 +288,8 @@ class RequestReader:
             return
         self.heard = self._clock()
         self._expected = int(length)
-        self.expects_continue = (
-            expect.lower() == b"100-continue" and version == "1.1"
-        )  # RFC 9110, section 10.1.1
+        # RFC 9110, section 10.1.1.
+        self.expects_continue = expect.lower() == b"100-continue" and version == "1.1"
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
@@ -322,7 +320,9 @@ class RequestReader:
         self._expected = int(size, 16)
         self._is_last_chunk = not self._expected
         # Neither this size nor the line end behind the data is extra.
-        self._extra_bytes -= min(len(size) + 2, _MAX_SIZE_LINE) + (2 if self._expected else 0)
+        self._extra_bytes -= min(len(size) + len(b"\r\n"), _MAX_SIZE_LINE)
+        if self._expected:
+            self._extra_bytes -= len(b"\r\n")
 
     def on_message_complete(self) -> None:
         """Keep the complete request for `feed`."""
