@@ -1,4 +1,3 @@
-"""Storekeeper: one list of a company's stores, served over the Store Resource API. Imports
-nothing."""
+"""Storekeeper: one list of a company's stores, served over the Store Resource API."""
 
 __version__ = "0.1.0"

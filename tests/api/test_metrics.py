@@ -19,11 +19,11 @@ from storekeeper.api.routing import ROUTES
 from storekeeper.concurrency import threads
 from storekeeper.domain import errors
 from storekeeper.domain.errors import Outcome, Unavailable
+from storekeeper.domain.queries import State
 from storekeeper.domain.tokens import Token
 from storekeeper.http import limits
 from storekeeper.http.runtime import Served
 from storekeeper.storage import write_state
-from storekeeper.storage.collection import State
 from storekeeper.storage.sqlite.writer import SqliteWriter
 from tests.harness.asgi import asked
 from tests.harness.client import locked

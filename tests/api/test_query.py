@@ -6,9 +6,9 @@ import re
 import pytest
 
 from storekeeper.api.query import parse_store_query
+from storekeeper.domain.queries import Moment
 from storekeeper.domain.stores import Payload
 from storekeeper.http.response import Response, parse_fields
-from storekeeper.storage.collection import Moment
 from tests.harness.in_memory import EPOCH, InMemory, Later, ask, ask_later
 
 NAMES = ["A", "B", "A", "C", "A"]

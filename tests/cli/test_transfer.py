@@ -14,11 +14,12 @@ from msgspec.structs import astuple
 
 from storekeeper.domain.commands import Create, Replace, tag
 from storekeeper.domain.errors import PreconditionFailed
+from storekeeper.domain.queries import State
 from storekeeper.domain.stores import Payload, Replay
 from storekeeper.domain.tokens import Token
 from storekeeper.storage import copying as transfer
 from storekeeper.storage import databases, tokens
-from storekeeper.storage.collection import CopyTarget, Row, Rows, Snapshot, State
+from storekeeper.storage.collection import CopyTarget, Row, Rows, Snapshot
 from storekeeper.storage.postgres.schema import LOCK
 from storekeeper.storage.sqlite import connections
 from tests.harness.cases import thorough

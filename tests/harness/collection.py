@@ -9,8 +9,9 @@ from typing import Any, TypeVar, cast
 import uvloop
 
 from storekeeper.domain.commands import Create, Replace
+from storekeeper.domain.queries import Query, State
 from storekeeper.domain.stores import Payload, Store
-from storekeeper.storage.collection import Collection, Eventual, Listing, Query, State
+from storekeeper.storage.collection import Collection, Eventual, Listing
 
 T = TypeVar("T")
 MANY = 2500

@@ -22,19 +22,14 @@ from storekeeper.domain.commands import (
     replacements,
 )
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Moment, Query, State, check_moment
 from storekeeper.domain.search import fold, folded
 from storekeeper.domain.selection import Place, Selection, StoreKeys
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.http.request import Request, identify
 from storekeeper.http.response import Deferred, Fields, Response
 from storekeeper.settings import Settings
-from storekeeper.storage.collection import (
-    Listing,
-    Moment,
-    Query,
-    State,
-    check_moment,
-)
+from storekeeper.storage.collection import Listing
 from tests.harness.stores import content, shown_with, store_of
 
 EPOCH = "abcdefgh"

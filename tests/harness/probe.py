@@ -19,9 +19,10 @@ import uvloop
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.changes import ChangesQuery
 from storekeeper.domain.errors import StorekeeperError, Unavailable
+from storekeeper.domain.queries import Moment
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import write_state
-from storekeeper.storage.collection import Collection, Moment
+from storekeeper.storage.collection import Collection
 from storekeeper.storage.sqlite import SqliteCollection, writer
 from tests.harness.collection import MANY, create, get, now, numbered, replace, stores
 from tests.harness.databases import make_file

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Moment, Query
 from storekeeper.domain.stores import EXAMPLES, Payload, Store
-from storekeeper.storage.collection import Collection, Moment, Query
+from storekeeper.storage.collection import Collection
 from tests.harness.collection import (
     MANY,
     create,

@@ -12,9 +12,10 @@ import pytest
 
 from storekeeper.concurrency import slow_readers
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Moment, Query
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import kept_ids
-from storekeeper.storage.collection import Collection, Moment, Query
+from storekeeper.storage.collection import Collection
 from tests.harness.cases import case
 from tests.harness.collection import MANY, create, get, listing, now, numbered, replace, stores
 from tests.harness.databases import Database, handle

@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 from storekeeper.domain.errors import EpochEnded, InvalidInput, Unavailable
+from storekeeper.domain.queries import Moment, Query, State
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.storage import databases
-from storekeeper.storage.collection import Collection, Listing, Moment, Query, State
+from storekeeper.storage.collection import Collection, Listing
 from tests.harness.cases import case
 from tests.harness.collection import MANY, create, get, now, numbered, replace, stores
 from tests.harness.databases import Database, handle

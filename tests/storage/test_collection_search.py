@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from storekeeper.domain import search
 from storekeeper.domain.errors import Outcome, Unavailable
+from storekeeper.domain.queries import Query
 from storekeeper.domain.search import fold
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases, postgres
-from storekeeper.storage.collection import Collection, Listing, Query
+from storekeeper.storage.collection import Collection, Listing
 from tests.harness.collection import create, now, numbered, replace, run, state, stores
 from tests.harness.databases import Database, handle
 from tests.harness.loading import add_all
@@ -222,7 +223,7 @@ class TestSearches:
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("storekeeper.domain.search.TIMEOUT", 0.0)
-        monkeypatch.setattr("storekeeper.storage.sqlite.reads._STEPS", 100)
+        monkeypatch.setattr("storekeeper.storage.sqlite.long_reads.STEPS", 100)
         monkeypatch.setitem(
             postgres._STATEMENTS, b"search timeout", "SET LOCAL statement_timeout = 1"
         )

@@ -11,11 +11,12 @@ import pytest
 from storekeeper.domain import search, selection
 from storekeeper.domain.changes import NOW, Cursor
 from storekeeper.domain.errors import EpochEnded, InvalidInput
+from storekeeper.domain.queries import Query
 from storekeeper.domain.search import fold, like_text
 from storekeeper.domain.selection import Place, Selection
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases, selecting
-from storekeeper.storage.collection import Collection, Listing, Query
+from storekeeper.storage.collection import Collection, Listing
 from tests.harness.collection import create, now, numbered, replace, state
 from tests.harness.databases import Database, handle
 from tests.harness.loading import add_all

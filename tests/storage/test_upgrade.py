@@ -13,11 +13,11 @@ import pytest
 
 from storekeeper.domain.commands import Create, Replace
 from storekeeper.domain.errors import CannotStart
+from storekeeper.domain.queries import Query
 from storekeeper.domain.search import FOLDING, fold, folded_texts, parse
 from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload, Replay, Store
 from storekeeper.storage import backups, databases, verification
 from storekeeper.storage import folding as refolding
-from storekeeper.storage.collection import Query
 from storekeeper.storage.databases import Database as Opened
 from storekeeper.storage.postgres import schema as of_postgres
 from storekeeper.storage.sql import SCHEMA_NUMBER

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from storekeeper.domain.queries import Query
 from storekeeper.domain.stores import Payload
-from storekeeper.storage.collection import Query
 from storekeeper.storage.sqlite import connections
 from storekeeper.storage.sqlite.reads import Reader
 from tests.harness import linux, weakened

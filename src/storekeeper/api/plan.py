@@ -23,8 +23,8 @@ Run = Callable[[Request], Response | Deferred]
 """Carries out a complete request. Raises StorekeeperError, as the future of a Deferred may."""
 
 Claim = Callable[[], int | Response]
-"""Returns the number of the token that a head names, or the refusal if that token is not good
-now."""
+"""Returns the number of the token that a head names, or the refusal if that token is not
+valid now."""
 
 
 class RequestPlan(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from storekeeper.domain.changes import NOW, ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.intake import Import, OnConflict
 from storekeeper.domain.parameters import FLAG, Parameter, one_of, parse_ids, read
+from storekeeper.domain.queries import AT, Moment, Query
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
 from storekeeper.domain.undo import Undo
@@ -23,7 +24,6 @@ from storekeeper.sheets.columns import check_match, parse_column, parse_maps
 from storekeeper.sheets.delimiters import check_delimiter
 from storekeeper.sheets.encodings import check_encoding
 from storekeeper.sheets.export import PARAMETERS, Export, options_of
-from storekeeper.storage.collection import AT, Moment, Query
 
 MAX_LIMIT = 1000
 """Stores of one page (decision 38), or changes."""
@@ -155,17 +155,17 @@ def _sent(query: bytes, parameters: Mapping[str, Parameter]) -> dict[str, list[b
     return sent
 
 
-def parse_moment(value: bytes) -> Cursor | None:
-    """Return the cursor that a text names, None for another text and for now."""
-    found = parse_cursor(value)
-    return None if found == NOW else found
-
-
 def _parse_name(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
         return _NO_NAME
+
+
+def _parse_past_cursor(value: bytes) -> Cursor | None:
+    """Return the cursor that a text names, None for another text and for now."""
+    found = parse_cursor(value)
+    return None if found == NOW else found
 
 
 def _parse_number(value: bytes) -> int | None:
@@ -248,9 +248,12 @@ _OF_CHANGES = {
     "store": _STORE,
     "order": Parameter(one_of("asc", "desc"), "asc or desc"),
 }
+_REPORTED = Parameter(
+    _parse_past_cursor, "the cursor of a change, as the report of an import has it"
+)
 _OF_UNDO = {
-    "from": Parameter(parse_moment, "the cursor of a change, as the report of an import has it"),
-    "to": Parameter(parse_moment, "the cursor of a change, as the report of an import has it"),
+    "from": _REPORTED,
+    "to": _REPORTED,
     "dry-run": FLAG,
 }
 _OF_IMPORTS = {

@@ -39,7 +39,7 @@ class TokenTable:
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._good: dict[str, Token] = {}
+        self._by_hash: dict[str, Token] = {}
         self._names: dict[int, str] = {}
         self._writers: frozenset[int] = frozenset()
         self._read_at = -MAX_AGE
@@ -54,7 +54,7 @@ class TokenTable:
             return self._refuse("it is not a Storekeeper token")
         if reason := self.why_unavailable():
             return unavailable(reason)
-        token = self._good.get(hash)
+        token = self._by_hash.get(hash)
         if token is None:
             return self._refuse("it is unknown or was revoked")
         if token.expires is not None and token.expires <= time.time_ns() // 1_000_000:
@@ -80,7 +80,7 @@ class TokenTable:
         return self._names.get(number, f"#{number}")
 
     def scope(self, number: int) -> Scope:
-        """Return the scope of a token; "read" if it is not good any more."""
+        """Return the scope of a token; "read" if it is no longer valid."""
         return "write" if number in self._writers else "read"
 
     async def keep_fresh(self) -> None:
@@ -97,7 +97,7 @@ class TokenTable:
         begun = time.clock_gettime(_CLOCK)
         with suppress(Unavailable):
             tokens = await self._collection.tokens()
-            self._good = {token.hash: token for token in tokens}
+            self._by_hash = {token.hash: token for token in tokens}
             self._names = {token.number: token.name for token in tokens}
             self._writers = frozenset(each.number for each in tokens if each.scope == "write")
             self._read_at = begun
@@ -110,7 +110,7 @@ class TokenTable:
         # If `used` is in the future, the clock was wrong when it was written.
         due = [
             token.number
-            for token in self._good.values()
+            for token in self._by_hash.values()
             if abs(now_ms - (token.used or 0)) >= USED_INTERVAL
         ]
         self._used.intersection_update(due)

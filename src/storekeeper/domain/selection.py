@@ -51,7 +51,7 @@ class Selection(NamedTuple):
 
     @property
     def has_filter(self) -> bool:
-        """Return whether it may leave out stores."""
+        """Whether it may leave out stores."""
         return self.changed_after is not None or self.no_address or self.duplicates
 
 

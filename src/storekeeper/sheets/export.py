@@ -1,5 +1,4 @@
-"""Which stores an export has, and its columns, whatever the database and the format. Imports
-`sheets`, the domain."""
+"""Which stores an export has, and its columns, whatever the database and the format."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +10,13 @@ import msgspec
 from storekeeper.domain import search
 from storekeeper.domain.errors import InvalidInput
 from storekeeper.domain.parameters import FLAG, Parameter, one_of, parse_ids, read
+from storekeeper.domain.queries import AT, Moment, check_moment
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import Search
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, Payload
 from storekeeper.sheets import TYPES
 from storekeeper.sheets.columns import heading_of_keys, parse_column, without_prefix
-from storekeeper.storage.collection import AT, Moment, Rows, Snapshot, check_moment
+from storekeeper.storage.collection import Rows, Snapshot
 from storekeeper.storage.sql import FIELDS
 
 COLUMNS = ("id", *Payload.__struct_fields__, "version")

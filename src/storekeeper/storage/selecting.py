@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from storekeeper.domain.changes import Cursor
 from storekeeper.domain.errors import EpochEnded, InvalidInput
+from storekeeper.domain.queries import Query, State
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.search import BLANKS, MAX_SEARCHED_LENGTH, MAX_WORDS, fold
 from storekeeper.domain.selection import (
@@ -26,7 +27,7 @@ from storekeeper.domain.selection import (
     duplicates,
 )
 from storekeeper.domain.stores import MAX_INTEGER, MAX_NAME_LENGTH
-from storekeeper.storage.collection import Query, Rows, State
+from storekeeper.storage.collection import Rows
 
 TOO_LONG = "The list takes too long: narrow it"
 
@@ -215,8 +216,7 @@ def _source(query: Query, selection: Selection, state: State) -> str:
     after = selection.changed_after
     if after is not None and state.version - after.number(*state[1:]) <= MAX_RECENT:
         return "recent"
-    has_filter = selection.has_filter or query.search is not None or query.name is not None
-    return "filtered" if has_filter else "all"
+    return "filtered" if query.has_filter else "all"
 
 
 def _filters(query: Query) -> dict[str, str | int]:

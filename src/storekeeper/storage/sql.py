@@ -88,7 +88,7 @@ _TOKENS = f"SELECT {', '.join(TOKENS)} FROM tokens"  # noqa: S608 - only from co
 ALL_TOKENS = f"{_TOKENS} ORDER BY number"
 """The statement that selects all tokens."""
 
-GOOD_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
+UNREVOKED_TOKENS = f"{_TOKENS} WHERE revoked IS NULL ORDER BY number"
 """The statement that selects what `Collection.tokens` returns."""
 
 COUNTED_TOKENS = """(SELECT count(*) FROM tokens), (SELECT count(revoked) FROM tokens),

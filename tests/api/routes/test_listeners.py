@@ -18,10 +18,10 @@ from storekeeper.api.routes.changes import Feed
 from storekeeper.domain.changes import ChangesPage, ChangesQuery, Cursor
 from storekeeper.domain.commands import Create, Replace
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import State
 from storekeeper.domain.stores import Payload
 from storekeeper.http.connection import Connection
 from storekeeper.storage import databases
-from storekeeper.storage.collection import State
 from storekeeper.storage.tokens import revoke_token
 from tests.harness.asgi import scope_of
 from tests.harness.client import locked

@@ -11,9 +11,9 @@ import pytest
 
 from storekeeper.domain.commands import Create
 from storekeeper.domain.errors import Outcome, Unavailable
+from storekeeper.domain.queries import Moment, Query
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.log import events
-from storekeeper.storage.collection import Moment, Query
 from storekeeper.storage.postgres import PostgresCollection, pool
 from storekeeper.storage.postgres import connections as session
 from storekeeper.storage.postgres import schema as postgres_schema

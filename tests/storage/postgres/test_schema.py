@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from storekeeper.domain.errors import CannotStart, Unavailable
+from storekeeper.domain.queries import Moment
 from storekeeper.domain.search import FOLDING
 from storekeeper.domain.stores import EXAMPLES, Payload
 from storekeeper.storage import databases
-from storekeeper.storage.collection import Moment
 from storekeeper.storage.postgres import schema
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from storekeeper.storage.sql import SCHEMA_NUMBER

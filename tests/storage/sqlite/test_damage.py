@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from storekeeper.domain.errors import Outcome, Unavailable
+from storekeeper.domain.queries import Moment
 from storekeeper.domain.stores import Payload, Store
 from storekeeper.log import events
 from storekeeper.storage import write_state
-from storekeeper.storage.collection import Eventual, Moment
+from storekeeper.storage.collection import Eventual
 from tests.harness import weakened
 from tests.harness.cases import thorough
 from tests.harness.client import create as store

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from storekeeper.domain.errors import CannotStart, Missing, Unavailable
+from storekeeper.domain.queries import Query
 from storekeeper.domain.search import parse
 from storekeeper.domain.stores import EXAMPLES, Payload
-from storekeeper.storage.collection import Query, completed
+from storekeeper.storage.collection import completed
 from storekeeper.storage.sqlite import SqliteCollection
 from tests.harness import weakened
 from tests.harness.cases import thorough

@@ -9,8 +9,9 @@ import apsw
 import pytest
 
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Moment, Query
 from storekeeper.domain.stores import Payload
-from storekeeper.storage.collection import Listing, Moment, Query
+from storekeeper.storage.collection import Listing
 from storekeeper.storage.sqlite import connections, reads
 from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 from storekeeper.storage.sqlite.snapshot import RENEW_EPOCH

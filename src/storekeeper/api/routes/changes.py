@@ -16,10 +16,11 @@ from storekeeper.api.routes.watch import Page, Watch, reset
 from storekeeper.domain.changes import ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.commands import Tags
 from storekeeper.domain.errors import EpochEnded, InvalidInput
+from storekeeper.domain.queries import State
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.http.request import Request, field
 from storekeeper.http.response import JSON, Deferred, Fields, Response, unavailable
-from storekeeper.storage.collection import Collection, State, completed
+from storekeeper.storage.collection import Collection, completed
 
 COMMENT_INTERVAL = 15.0
 """Seconds without a change after which a comment keeps a stream open through proxies."""

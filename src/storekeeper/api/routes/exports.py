@@ -16,17 +16,19 @@ from urllib.parse import quote
 from storekeeper.api.plan import Planner, RequestPlan
 from storekeeper.api.preconditions import not_modified, read_if_none_match
 from storekeeper.api.query import parse_export_query
-from storekeeper.api.routes.spool import Spool, not_written, within
+from storekeeper.api.routes.spool import Spool, not_written
+from storekeeper.api.routes.time_limits import within
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.slow_readers import Kept, SlowReaders
 from storekeeper.domain.commands import Tags, tag
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Query
 from storekeeper.http.request import Request
 from storekeeper.http.response import NO_CACHE, Deferred, Fields, Response, StreamAborted
 from storekeeper.sheets import TYPES
 from storekeeper.sheets import export as exports
 from storekeeper.sheets.export import Export, Exported
-from storekeeper.storage.collection import Collection, Query, Snapshot, completed
+from storekeeper.storage.collection import Collection, Snapshot, completed
 
 MAX_WRITTEN = 4
 """Exports that are written at once."""

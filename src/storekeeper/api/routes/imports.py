@@ -18,7 +18,8 @@ from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
 from storekeeper.api.query import parse_import_query, wants_look
 from storekeeper.api.routes.multipart import MULTIPART, take_decisions
-from storekeeper.api.routes.spool import Spool, Spools, not_written, releasing, until
+from storekeeper.api.routes.spool import Spool, Spools, not_written, releasing
+from storekeeper.api.routes.time_limits import until
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.domain import import_plan
@@ -47,9 +48,15 @@ from storekeeper.storage.intake import import_rows
 from storekeeper.storage.sessions import Session
 
 MEDIA_TYPES = (
-    *("text/csv", "text/tab-separated-values", TYPES["xlsx"], "application/vnd.ms-excel"),
-    *("application/vnd.oasis.opendocument.spreadsheet", "application/json"),
-    *("application/jsonl", "application/x-ndjson", "application/ndjson"),
+    "text/csv",
+    "text/tab-separated-values",
+    TYPES["xlsx"],
+    "application/vnd.ms-excel",
+    "application/vnd.oasis.opendocument.spreadsheet",
+    "application/json",
+    "application/jsonl",
+    "application/x-ndjson",
+    "application/ndjson",
 )
 """What a body may be called; what it is, its first bytes say. None is a type that the form of
 another site's page can send."""

@@ -1,8 +1,8 @@
-"""Temporary files of imports and exports, and how long these may take."""
+"""Temporary files of imports and exports."""
 
 import math
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedRandom
 from tempfile import TemporaryFile
@@ -135,26 +135,3 @@ def releasing(spool: Spool) -> Iterator[None]:
 def not_written(error: OSError) -> Unavailable:
     """Return the Unavailable for a failure to write a spool."""
     return Unavailable(f"The folder of temporary files cannot be written: {error.strerror}")
-
-
-def within(seconds: float, refusal: str) -> Callable[[int], None]:
-    """Return a function that is called with the number of each row, and raises Unavailable after so
-    many seconds."""
-    check_time = until(seconds, refusal)
-
-    def check(row: int) -> None:
-        if row % 256 == 0:
-            check_time()
-
-    return check
-
-
-def until(seconds: float, refusal: str) -> Callable[[], None]:
-    """Return a function that raises Unavailable after so many seconds."""
-    end = monotonic() + seconds
-
-    def check() -> None:
-        if monotonic() > end:
-            raise Unavailable(refusal)
-
-    return check

@@ -26,6 +26,7 @@ from storekeeper.api.query import next_page, parse_list_query, parse_store_query
 from storekeeper.api.routing import last_segment, parse_id
 from storekeeper.domain.commands import Create, Patch, Replace, Tags, tag
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Moment, Query, State
 from storekeeper.domain.stores import (
     MAX_CONTENT_BYTES,
     Payload,
@@ -47,7 +48,7 @@ from storekeeper.http.response import (
     too_large,
 )
 from storekeeper.settings import Settings
-from storekeeper.storage.collection import Collection, Listing, Moment, Query, State
+from storekeeper.storage.collection import Collection, Listing
 
 _TEST = Response(b"OK", TEXT, cacheable=True)
 
@@ -144,9 +145,15 @@ class Resource:
         id_text = last_segment(request.target.partition(b"?")[0])
         id = parse_id(id_text)
         key = preconditions.key(request.key, request.token_number, ("store", id, *astuple(payload)))
-        if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
-        who = request.token_number, request.user
-        command = Replace(id, payload, if_match, if_none_match, key, *who)
+        command = Replace(
+            id,
+            payload,
+            preconditions.if_match,
+            preconditions.if_none_match,
+            key,
+            request.token_number,
+            request.user,
+        )
         return Deferred(
             self._collection.write(command), partial(self._written, id_text, self._path(request))
         )
@@ -160,9 +167,15 @@ class Resource:
         # What was sent, and that it was a PATCH: an absent field is not null (decision 56).
         content = ("store", id, "PATCH", patch)
         key = preconditions.key(request.key, request.token_number, content)
-        if_match, if_none_match = preconditions.if_match, preconditions.if_none_match
-        who = request.token_number, request.user
-        command = Patch(id, patch, if_match, if_none_match, key, *who)
+        command = Patch(
+            id,
+            patch,
+            preconditions.if_match,
+            preconditions.if_none_match,
+            key,
+            request.token_number,
+            request.user,
+        )
         return Deferred(
             self._collection.write(command), partial(self._written, id_text, self._path(request))
         )

@@ -11,7 +11,7 @@ from storekeeper.api.plan import Planner, RequestPlan
 from storekeeper.api.preconditions import REPLAYED, Preconditions, read_preconditions
 from storekeeper.api.query import parse_undo_query
 from storekeeper.api.routes.imports import LOCK_TIMEOUT, PLAN_TIMEOUT, RESPONSE_TIMEOUT
-from storekeeper.api.routes.spool import until
+from storekeeper.api.routes.time_limits import until
 from storekeeper.domain.errors import Outcome, Unavailable
 from storekeeper.domain.undo import Undo, UndoCounts, UndoPlan
 from storekeeper.http.request import Request

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from storekeeper.domain.changes import ChangesQuery, Cursor, parse_cursor
 from storekeeper.domain.errors import EpochEnded, Unavailable
+from storekeeper.domain.queries import State
 from storekeeper.log.events import Event, emit
-from storekeeper.storage.collection import Collection, State, completed
+from storekeeper.storage.collection import Collection, completed
 
 POLL_INTERVAL = 0.2
 """Seconds between two looks for changes, while clients listen."""

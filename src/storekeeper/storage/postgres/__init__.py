@@ -11,22 +11,15 @@ from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, Batcher
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread, run_with
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
+from storekeeper.domain.queries import Moment, Query, State
 from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import Token, Traces
 from storekeeper.storage import sessions
-from storekeeper.storage.collection import (
-    Collection,
-    Fail,
-    Listing,
-    Moment,
-    Query,
-    Snapshot,
-    State,
-    T,
-)
+from storekeeper.storage.collection import Collection, Fail, Listing, Snapshot, T
 from storekeeper.storage.postgres import (
     connections,
+    long_reads,
     moving,
     reads,
     schema,
@@ -47,7 +40,7 @@ from storekeeper.storage.postgres.session import open_new_session, open_session
 from storekeeper.storage.sessions import Session
 from storekeeper.storage.write_queue import QueuedWrites, WriteQueue
 
-_STATEMENTS = reads.STATEMENTS | selecting.STATEMENTS | writer.STATEMENTS
+_STATEMENTS = reads.STATEMENTS | long_reads.STATEMENTS | selecting.STATEMENTS | writer.STATEMENTS
 
 
 class PostgresCollection(QueuedWrites, Collection):

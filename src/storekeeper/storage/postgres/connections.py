@@ -1,4 +1,4 @@
-"""A session: the URL of its database, its connection, its settings."""
+"""Connections to a database: its URL, and the settings that every promise rests on."""
 
 import logging
 import os

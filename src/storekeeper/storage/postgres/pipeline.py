@@ -5,7 +5,7 @@ which of them were sent, completed or lost; that decides the outcome in a client
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -20,6 +20,9 @@ Statement = tuple[bytes, Sequence[str | int]]
 
 Result = PGresult
 """The result of a statement; `rows` returns its rows."""
+
+Execute = Callable[..., Awaitable[list[Result]]]
+"""Executes statements in one round trip, on a connection and by a deadline that it knows."""
 
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 

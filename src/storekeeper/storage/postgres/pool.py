@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
@@ -108,6 +109,16 @@ class Pool:
         else:
             self._idle.append(connection)
 
+    @asynccontextmanager
+    async def connection(self, deadline: float) -> AsyncIterator[PipelineConnection]:
+        """Lend a connection; at the end, roll back what is not committed. Raises Unavailable."""
+        connection = await self.acquire(deadline)
+        try:
+            yield connection
+        finally:
+            await _roll_back(connection, deadline)
+            self.release(connection)
+
     async def close(self) -> None:
         """Close every connection."""
         self._refuse(CLOSED)
@@ -188,7 +199,7 @@ class Pool:
         self._connect_more()
 
 
-async def roll_back(connection: PipelineConnection, deadline: float) -> None:
+async def _roll_back(connection: PipelineConnection, deadline: float) -> None:
     """Roll back the transaction of a connection, if it is in one; drop the connection if that
     fails."""
     if connection.lost or connection.idle:

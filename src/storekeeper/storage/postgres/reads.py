@@ -1,5 +1,4 @@
-"""Reads of the shared collection: those by id of one loop iteration are one. Imports
-`concurrency`, the domain.
+"""Reads of the shared collection: those by id of one loop iteration are one query.
 
 Every read queries the database after it arrived: nothing is cached, so nothing can be stale. A
 long list is read page by page, each page as of the first one's version, so that no slow client
@@ -14,36 +13,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT, response_deadline
+from storekeeper.concurrency.batcher import response_deadline
 from storekeeper.concurrency.turns import Turns
 from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
-from storekeeper.domain.errors import NO_RESPONSE, Unavailable
+from storekeeper.domain.queries import Moment, Query, State, check_history, check_moment
 from storekeeper.domain.stores import MAX_INTEGER, Store
-from storekeeper.storage.collection import (
-    Listing,
-    Moment,
-    Query,
-    State,
-    check_history,
-    check_moment,
-)
+from storekeeper.storage.collection import Listing
 from storekeeper.storage.kept_ids import LongLists
-from storekeeper.storage.postgres.pipeline import (
-    ConnectionLost,
-    Statement,
-    StatementError,
-    array,
-    rows,
-)
-from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
+from storekeeper.storage.postgres.long_reads import long_read
+from storekeeper.storage.postgres.pipeline import Statement, array, rows
+from storekeeper.storage.postgres.pool import Pool, single_row
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from storekeeper.storage.sql import (
     ALL_TOKENS,
     COUNTED_TOKENS,
     FIELDS,
-    GOOD_TOKENS,
     STORES,
+    UNREVOKED_TOKENS,
     changes_statement,
     page_of,
     search_statement,
@@ -81,7 +68,6 @@ def _changes_name(query: ChangesQuery) -> bytes:
 
 STATEMENTS = {
     b"search": f"SELECT ARRAY({search_statement('strpos')}), count, version, epoch FROM {_ROW}",
-    b"search timeout": f"SET LOCAL statement_timeout = {int(search.TIMEOUT * 1000)}",
     **{
         _changes_name(query): changes_statement(query)[0]
         for query in (
@@ -119,16 +105,13 @@ STATEMENTS = {
           SELECT seq, at FROM changes WHERE seq = (low + high + 1) / 2 LIMIT 1) AS middle
         WHERE low < high)
       SELECT max(low) FROM search) LIMIT 1) AS was ON true WHERE one = 1""",
-    b"tokens": GOOD_TOKENS,
+    b"tokens": UNREVOKED_TOKENS,
     b"all tokens": ALL_TOKENS,
     b"traces": f"SELECT version, epoch, {COUNTED_TOKENS} FROM {_ROW}",
     b"figures": f"""SELECT pg_catalog.pg_database_size(pg_catalog.current_database()), backed_up
       FROM {_ROW}""",
 }
 """The statements that a connection must prepare for these reads."""
-
-QUERY_CANCELED = "57014"
-"""The SQLSTATE of a statement that took too long."""
 
 
 class Reader:
@@ -197,24 +180,11 @@ class Reader:
         return await self._listing(ids, State(*numbers), last)
 
     async def _find(self, parameters: Sequence[str | int]) -> tuple[Any, ...]:
-        deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-        connection = await self._pool.acquire(deadline)
-        try:
-            begin: Sequence[Statement] = ((b"begin", ()), (b"search timeout", ()))
-            results = await connection.execute(
-                *begin, (b"search", parameters), (b"commit", ()), deadline=deadline
+        async with long_read(self._pool, search.TOO_LONG) as execute:
+            _, _, found, _ = await execute(
+                (b"begin", ()), (b"search timeout", ()), (b"search", parameters), (b"commit", ())
             )
-            return single_row(rows(results[2]))
-        except StatementError as error:
-            is_late = error.sqlstate == QUERY_CANCELED
-            raise (
-                Unavailable(search.TOO_LONG) if is_late else to_unavailable(error, read=True)
-            ) from None
-        except ConnectionLost:
-            raise Unavailable(NO_RESPONSE) from None
-        finally:
-            await roll_back(connection, deadline)
-            self._pool.release(connection)
+            return single_row(rows(found))
 
     async def _state_at(self, moment: Moment) -> State:
         """Return the numbers of the collection at a moment."""
@@ -240,9 +210,8 @@ class Reader:
 
     async def _rest(self, ids: Sequence[int], done: int, state: State) -> AsyncIterator[bytes]:
         while (start := bisect_right(ids, done)) < len(ids):
-            async with (
-                self._paging
-            ):  # one page at a time, so that long lists leave connections for other requests
+            # One page at a time, so that long lists leave connections for other requests.
+            async with self._paging:
                 part, done = await self._page(ids[start : start + PAGE_SIZE], state)
             yield b"," + part
 

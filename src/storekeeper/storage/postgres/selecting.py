@@ -1,29 +1,20 @@
 """Sorted and filtered lists of the PostgreSQL collection."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from storekeeper.concurrency.batcher import RESPONSE_TIMEOUT
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.concurrency.turns import Turns
 from storekeeper.domain import search
-from storekeeper.domain.errors import NO_RESPONSE, Unavailable
+from storekeeper.domain.queries import Query, State, check_history
 from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import MAX_INTEGER
 from storekeeper.storage import selecting
-from storekeeper.storage.collection import Listing, Query, State, check_history
-from storekeeper.storage.postgres.pipeline import (
-    ConnectionLost,
-    PipelineConnection,
-    Result,
-    Statement,
-    StatementError,
-    array,
-    rows,
-)
-from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
-from storekeeper.storage.postgres.reads import PAGE_BYTES, QUERY_CANCELED
+from storekeeper.storage.collection import Listing
+from storekeeper.storage.postgres.long_reads import long_read
+from storekeeper.storage.postgres.pipeline import Execute, Result, Statement, array, rows
+from storekeeper.storage.postgres.pool import Pool, single_row
+from storekeeper.storage.postgres.reads import PAGE_BYTES
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from storekeeper.storage.selecting import Ask, Dialect, Selected, Twins
 from storekeeper.storage.sql import FIELDS
@@ -81,50 +72,26 @@ class Selecting:
 
     async def listing(self, query: Query) -> Listing:
         """Return the page of a selection. Raises EpochEnded, InvalidInput."""
-        async with self._turns:  # they leave connections for all other requests
-            state, selected = await self._find(query)
-        assert query.selection is not None
-        has_all = query.name is None and query.search is None and not query.selection.has_filter
-        total = state.total if has_all else None
+        # They leave connections for all other requests.
+        async with self._turns, long_read(self._pool, selecting.TOO_LONG) as execute:
+            state, selected = await self._find(execute, query)
+        total = None if query.has_filter else state.total
         ids = selected.ids
         first, count = await self._page(ids, state) if ids else (b"", 0)
         rest = self._rest(ids[count:], state) if count < len(ids) else None
         return Listing(state.version, state.epoch, first, rest, None, total, selected.last)
 
-    async def _find(self, query: Query) -> tuple[State, Selected]:
-        deadline = asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
-        connection = await self._pool.acquire(deadline)
-        try:
-            return await self._carry_out(connection, query, deadline)
-        except StatementError as error:
-            is_late = error.sqlstate == QUERY_CANCELED
-            raise (
-                Unavailable(selecting.TOO_LONG) if is_late else to_unavailable(error, read=True)
-            ) from None
-        except ConnectionLost:
-            raise Unavailable(NO_RESPONSE) from None
-        finally:
-            await roll_back(connection, deadline)
-            self._pool.release(connection)
-
-    async def _carry_out(
-        self, connection: PipelineConnection, query: Query, deadline: float
-    ) -> tuple[State, Selected]:
+    async def _find(self, execute: Execute, query: Query) -> tuple[State, Selected]:
         """Carry out the steps of a selection in one transaction."""
-        begin: Sequence[Statement] = (
-            (b"begin to select", ()),
-            (b"search timeout", ()),
-            (b"state", ()),
-        )
-        results = await connection.execute(*begin, deadline=deadline)
+        results = await execute((b"begin to select", ()), (b"search timeout", ()), (b"state", ()))
         state = State(*single_row(rows(results[2])))
         steps = selecting.select(query, state, self._twins)
         step: Sequence[Ask] | Selected = next(steps)
         while not isinstance(step, Selected):
-            results = await connection.execute(*map(_statement, step), deadline=deadline)
+            results = await execute(*map(_statement, step))
             # Comparing and folding many names would keep the event loop.
             step = await run_in_thread(partial(_continue, steps, results))
-        await connection.execute((b"commit", ()), deadline=deadline)
+        await execute((b"commit", ()))
         return state, step
 
     async def _rest(self, ids: Sequence[int], state: State) -> AsyncIterator[bytes]:

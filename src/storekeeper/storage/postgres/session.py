@@ -1,4 +1,4 @@
-"""The session of one import, and of a bulk load."""
+"""The session of every command that writes, and of an import."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

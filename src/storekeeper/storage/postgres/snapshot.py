@@ -7,7 +7,8 @@ import psycopg
 
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.errors import Taken, Unavailable
-from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot, State
+from storekeeper.domain.queries import State
+from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot
 from storekeeper.storage.postgres.connections import (
     Connection,
     connected,

@@ -6,7 +6,7 @@ all writes with their COMMIT.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from secrets import token_hex
@@ -31,6 +31,7 @@ from storekeeper.log.events import Event, emit
 from storekeeper.storage import clock
 from storekeeper.storage.postgres.pipeline import (
     ConnectionLost,
+    Execute,
     PipelineConnection,
     Result,
     Statement,
@@ -38,7 +39,7 @@ from storekeeper.storage.postgres.pipeline import (
     array,
     rows,
 )
-from storekeeper.storage.postgres.pool import Pool, roll_back, single_row, to_unavailable
+from storekeeper.storage.postgres.pool import Pool, single_row, to_unavailable
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE, LOCK, as_arrays, as_table
 from storekeeper.storage.sql import CHANGES, CONTENT, OF_CHANGE, SEARCHED, STORES
 from storekeeper.storage.write_queue import BatchTooLarge, InvalidWrite
@@ -108,9 +109,6 @@ STATEMENTS = {
 }
 """The statements that a connection must prepare for writes."""
 
-Execute = Callable[..., Awaitable[list[Result]]]
-"""`_execute` on the connection of a transaction."""
-
 
 class PostgresWriter:
     """A `write_queue.Writer`."""
@@ -155,12 +153,8 @@ class PostgresWriter:
         """Yield a function that executes statements on a connection; roll back what they have not
         committed."""
         deadline = response_deadline(since)
-        connection = await self._pool.acquire(deadline)
-        try:
+        async with self._pool.connection(deadline) as connection:
             yield partial(_execute, connection, deadline)
-        finally:
-            await roll_back(connection, deadline)
-            self._pool.release(connection)
 
     async def _begin(
         self, execute: Execute, batch: Sequence[Command]

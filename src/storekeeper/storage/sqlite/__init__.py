@@ -14,21 +14,13 @@ from storekeeper.concurrency.turns import Turns
 from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import CLOSED, Outcome, Unavailable
+from storekeeper.domain.queries import Moment, Query, State
 from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import Store
 from storekeeper.domain.tokens import USED_INTERVAL, Token, Traces
 from storekeeper.log.events import Event, emit
 from storekeeper.storage import sessions
-from storekeeper.storage.collection import (
-    Collection,
-    Eventual,
-    Fail,
-    Listing,
-    Moment,
-    Query,
-    Snapshot,
-    State,
-)
+from storekeeper.storage.collection import Collection, Eventual, Fail, Listing, Snapshot
 from storekeeper.storage.selecting import Twins
 from storekeeper.storage.sessions import Session
 from storekeeper.storage.sqlite import connections, errors, moving, replacement, schema, snapshot

@@ -7,9 +7,7 @@ in the same way.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import closing
 from typing import Any
 
 import apsw
@@ -18,18 +16,11 @@ from msgspec.structs import replace
 
 from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
-from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Moment, Query, State, check_history, check_moment
 from storekeeper.domain.selection import StoreKeys
 from storekeeper.domain.stores import MAX_INTEGER, Store
 from storekeeper.domain.tokens import Token, Traces
-from storekeeper.storage.collection import (
-    Listing,
-    Moment,
-    Query,
-    State,
-    check_history,
-    check_moment,
-)
+from storekeeper.storage.collection import Listing
 from storekeeper.storage.kept_ids import LongLists
 from storekeeper.storage.selecting import Selected
 from storekeeper.storage.sql import (
@@ -37,16 +28,16 @@ from storekeeper.storage.sql import (
     CONTENT,
     COUNTED_TOKENS,
     FIELDS,
-    GOOD_TOKENS,
+    UNREVOKED_TOKENS,
     changes_statement,
     page_of,
     search_statement,
 )
-from storekeeper.storage.sqlite import connections
 from storekeeper.storage.sqlite.file_identity import FileIdentity
+from storekeeper.storage.sqlite.long_reads import long_read
 from storekeeper.storage.sqlite.migrations import CHANGES_TABLE
 from storekeeper.storage.sqlite.read_transaction import ReadTransaction
-from storekeeper.storage.sqlite.statements import STATE, as_json, decode_integers
+from storekeeper.storage.sqlite.statements import as_json, decode_integers
 
 PAGE_SIZE = 1000
 """Stores in one page of a list: about 0.2 ms of the event loop."""
@@ -64,14 +55,27 @@ MAX_ROWS = 100
 # bytes, not str.
 _MEMBERS = ", ".join(f"'{name}', {name}" for name in ("id", *CONTENT))
 _JSON = f"CAST(group_concat(json_object({_MEMBERS}), ',') AS BLOB), max(version)"
+
+
+class _Pages:
+    """The statements for pages of the stores that a sub-query selects."""
+
+    def __init__(self, stores: str) -> None:
+        self.address_bytes = f"SELECT total(octet_length(address)) FROM {stores}"
+        """Reads only the lengths."""
+        self.page = f"SELECT {_JSON} FROM {stores}"
+
+
 # A scan of the table by its key, or of ids in order, is in that order; a sub-query with ORDER BY
 # would take a third longer, and load all that it sorts.
-_RANGE = f"(SELECT id, {FIELDS}, version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2)"
-_PICKED = f"""(SELECT stores.id, {FIELDS}, version FROM json_each(?1) AS pick
-  CROSS JOIN stores ON stores.id = pick.value)"""
-_AS_OF = f"""(SELECT store_id AS id, {FIELDS}, seq AS version FROM json_each(?1) AS pick
+_RANGE = _Pages(
+    f"(SELECT id, {FIELDS}, version FROM stores NOT INDEXED WHERE id BETWEEN ?1 AND ?2)"
+)
+_PICKED = _Pages(f"""(SELECT stores.id, {FIELDS}, version FROM json_each(?1) AS pick
+  CROSS JOIN stores ON stores.id = pick.value)""")
+_AS_OF = _Pages(f"""(SELECT store_id AS id, {FIELDS}, seq AS version FROM json_each(?1) AS pick
   CROSS JOIN {CHANGES_TABLE} ON seq = (
-    SELECT max(seq) FROM {CHANGES_TABLE} WHERE store_id = pick.value AND seq <= ?2))"""
+    SELECT max(seq) FROM {CHANGES_TABLE} WHERE store_id = pick.value AND seq <= ?2))""")
 
 _GET = f"SELECT {FIELDS}, version FROM stores WHERE id = ?"
 _GET_AT = f"""SELECT {FIELDS}, seq FROM {CHANGES_TABLE} WHERE store_id = ? AND seq <= ?
@@ -92,10 +96,6 @@ _FIND = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({search_statement('ins
 
 _KEYS = """SELECT store_id, column_name, value FROM external_ids
   WHERE store_id IN (SELECT value FROM json_each(?)) ORDER BY store_id, column_name"""
-
-_STEPS = 100_000
-"""Steps of SQLite, about 5 ms, between two looks at the clock: each must wait for the
-interpreter's lock."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -148,7 +148,7 @@ class Reader(ReadTransaction):
 
     def tokens(self) -> Sequence[Token]:
         """Return what `Collection.tokens` does."""
-        return [Token(*row) for row in self._execute(GOOD_TOKENS)]
+        return [Token(*row) for row in self._execute(UNREVOKED_TOKENS)]
 
     def all_tokens(self) -> Sequence[Token]:
         """Return what `Collection.all_tokens` does."""
@@ -181,9 +181,7 @@ class Reader(ReadTransaction):
 
     def selected(self, query: Query, state: State, selected: Selected) -> Listing:
         """Return the page of a selection that found these stores in `state`."""
-        assert query.selection is not None
-        has_all = query.name is None and query.search is None and not query.selection.has_filter
-        total = state.total if has_all else None
+        total = None if query.has_filter else state.total
         return replace(self._listing(selected.ids, state, None, total), place=selected.last)
 
     def keys(self, ids: Sequence[int]) -> StoreKeys:
@@ -244,23 +242,28 @@ class Reader(ReadTransaction):
         """Return the first of these stores as they were in `state`, as JSON, and how many they
         are."""
         ids = ids[:PAGE_SIZE]
-        page, newest, count = self._sized(_RANGE if isinstance(ids, range) else _PICKED, ids)
+        if isinstance(ids, range):
+            page, newest, count = self._sized(_RANGE, ids, lambda some: (some[0], some[-1]))
+        else:
+            page, newest, count = self._sized(_PICKED, ids, lambda some: (as_json(some),))
         if newest > state.version:
-            page, _, count = self._sized(_AS_OF, ids[:PAST_PAGE_SIZE], state.version)
+            ids = ids[:PAST_PAGE_SIZE]
+            page, _, count = self._sized(_AS_OF, ids, lambda some: (as_json(some), state.version))
         return page, count
 
-    def _sized(self, stores: str, ids: Sequence[int], *version: int) -> tuple[bytes, int, int]:
+    def _sized(
+        self,
+        pages: _Pages,
+        ids: Sequence[int],
+        parameters: Callable[[Sequence[int]], tuple[Any, ...]],
+    ) -> tuple[bytes, int, int]:
         """Return as many of these stores as a page may have bytes of, the newest version in it,
-        and how many."""
-        while True:
-            values: tuple[Any, ...] = (
-                (ids[0], ids[-1]) if stores is _RANGE else (as_json(ids), *version)
-            )
-            # It reads only the lengths.
-            if len(ids) == 1 or self._execute(_BYTES[stores], values).get <= MAX_PAGE_BYTES:
-                break
+        and how many. `parameters` returns those of the statements for some ids."""
+        values = parameters(ids)
+        while len(ids) > 1 and self._execute(pages.address_bytes, values).get > MAX_PAGE_BYTES:
             ids = ids[: len(ids) // 2]
-        page, newest = self._execute(_PAGE[stores], values).get
+            values = parameters(ids)
+        page, newest = self._execute(pages.page, values).get
         return page, newest, len(ids)
 
 
@@ -279,26 +282,9 @@ def _rows_of(found: apsw.Cursor) -> list[_Row] | None:
 
 def find(identity: FileIdentity, query: Query) -> tuple[State, Sequence[int]]:
     """Search; return the collection's numbers, and what `Query.found` needs. Raises Unavailable
-    and apsw's errors.
-
-    On a thread, because it may read all stores; so with a connection of its own.
-    """
+    and apsw's errors."""
     assert query.search is not None
     assert query.limit is not None
-    deadline = time.monotonic() + search.TIMEOUT
-    with closing(identity.connect(reader=True)) as connection:
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
-        try:
-            with connections.transaction(connection, "DEFERRED"):
-                state = State(*connection.execute(STATE).get[:3])
-                values = query.search.parameters(query.after, query.limit + 1)
-                return state, decode_integers(connection.execute(_FIND, values).get)
-        except apsw.InterruptError:
-            raise Unavailable(search.TOO_LONG) from None
-
-
-_BYTES = {
-    stores: f"SELECT total(octet_length(address)) FROM {stores}"
-    for stores in (_RANGE, _PICKED, _AS_OF)
-}
-_PAGE = {stores: f"SELECT {_JSON} FROM {stores}" for stores in (_RANGE, _PICKED, _AS_OF)}
+    values = query.search.parameters(query.after, query.limit + 1)
+    with long_read(identity, search.TOO_LONG) as (connection, state):
+        return state, decode_integers(connection.execute(_FIND, values).get)

@@ -1,20 +1,17 @@
 """Sorted and filtered lists of the SQLite collection, found on a thread."""
 
-import time
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
 import apsw
 
-from storekeeper.domain import search
-from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.queries import Query, State
 from storekeeper.storage import selecting
-from storekeeper.storage.collection import Query, Row, State
+from storekeeper.storage.collection import Row
 from storekeeper.storage.selecting import Dialect, Selected, Statement, Twins
-from storekeeper.storage.sqlite import connections
 from storekeeper.storage.sqlite.file_identity import FileIdentity
-from storekeeper.storage.sqlite.statements import STATE, as_json
+from storekeeper.storage.sqlite.long_reads import long_read
+from storekeeper.storage.sqlite.statements import as_json
 
 _DIALECT = Dialect(
     position="instr",
@@ -26,26 +23,12 @@ _STATEMENTS: Mapping[str, Statement] = {
     for name, (text, names) in selecting.statements(_DIALECT).items()
 }
 
-_STEPS = 100_000
-"""Steps of SQLite, about 5 ms, between two looks at the clock: each must wait for the
-interpreter's lock."""
-
 
 def select(identity: FileIdentity, twins: Twins, query: Query) -> tuple[State, Selected]:
     """Find a page of a selection; return the collection's numbers, and what it has. Raises
-    EpochEnded, InvalidInput, Unavailable and apsw's errors.
-
-    On a thread, because it may read all stores; so with a connection of its own.
-    """
-    deadline = time.monotonic() + search.TIMEOUT
-    with closing(identity.connect(reader=True)) as connection:
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
-        try:
-            with connections.transaction(connection, "DEFERRED"):
-                state = State(*connection.execute(STATE).get[:3])
-                return state, _carry_out(connection, selecting.select(query, state, twins))
-        except apsw.InterruptError:
-            raise Unavailable(selecting.TOO_LONG) from None
+    EpochEnded, InvalidInput, Unavailable and apsw's errors."""
+    with long_read(identity, selecting.TOO_LONG) as (connection, state):
+        return state, _carry_out(connection, selecting.select(query, state, twins))
 
 
 def _carry_out(connection: apsw.Connection, steps: selecting.Steps) -> Selected:

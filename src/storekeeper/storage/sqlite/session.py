@@ -1,8 +1,8 @@
-"""The session of one import, and of a bulk load."""
+"""The session of every command that writes, and of an import."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -90,18 +90,19 @@ class SqliteSession:
 
     def fill(self, table: str, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
         values = ", ".join("?" * len(columns))
-        is_inside = self._connection.in_transaction
         try:
-            with (
-                nullcontext()
-                if is_inside
-                else connections.transaction(self._connection, "DEFERRED")
-            ):
+            with self._one_transaction():
                 self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({values})", rows)
         except apsw.FullError:
             raise Unavailable(
                 "The disk with the folder of temporary files is full (TMPDIR names another)"
             ) from None
+
+    def _one_transaction(self) -> AbstractContextManager[None]:
+        """Begin a transaction, unless this is one already."""
+        if self._connection.in_transaction:
+            return nullcontext()
+        return connections.transaction(self._connection, "DEFERRED")
 
     @contextmanager
     def writing(self, before_commit: Callable[[], None]) -> Iterator[None]:

@@ -10,8 +10,9 @@ import apsw
 
 from storekeeper.concurrency.interruption import Interruption
 from storekeeper.domain.errors import CannotStart, Outcome, Taken, Unavailable
+from storekeeper.domain.queries import State
 from storekeeper.storage import atomicfile
-from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot, State
+from storekeeper.storage.collection import COUNTED, CopyTarget, Row, Rows, Snapshot
 from storekeeper.storage.copying import VerificationFailed
 from storekeeper.storage.sql import ROW_ORDER, SCHEMA_NUMBER, TABLES
 from storekeeper.storage.sqlite import connections, errors, schema

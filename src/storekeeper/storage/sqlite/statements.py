@@ -70,14 +70,12 @@ is equal, and what its name and address become."""
 KEPT_BYTES = f"""WITH new AS MATERIALIZED ({_rows(_PATCHES)})
   SELECT ifnull(sum(octet_length(stores.address)), 0) FROM new CROSS JOIN stores USING (id)
   WHERE keeps_address"""
-FIND_KEYS = f"""SELECT keys.key, request, store_id, seq
-  FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value
-    CROSS JOIN {CHANGES_TABLE} USING (seq)"""
-_REPLAYED = f"""FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value
+_KNOWN_KEYS = f"""FROM json_each(?) AS wanted CROSS JOIN keys ON keys.key = wanted.value
   CROSS JOIN {CHANGES_TABLE} USING (seq)"""
-REPLAYED = f"SELECT json_group_array(json_array(keys.key, name, address)) {_REPLAYED}"
+FIND_KEYS = f"SELECT keys.key, request, store_id, seq {_KNOWN_KEYS}"
+REPLAYED = f"SELECT json_group_array(json_array(keys.key, name, address)) {_KNOWN_KEYS}"
 """Selects, for those keys that exist, the store as the change that is the response left it."""
-REPLAYED_BYTES = f"SELECT ifnull(sum(octet_length(address)), 0) {_REPLAYED}"
+REPLAYED_BYTES = f"SELECT ifnull(sum(octet_length(address)), 0) {_KNOWN_KEYS}"
 ADD_KEYS = f"INSERT INTO keys (key, request, seq, at) {_rows(('key', 'request', 'seq', 'at'))}"
 LAST_OLD_KEY = f"""SELECT n, at, (SELECT max(n) FROM keys) FROM keys
   WHERE n = (SELECT min(n) FROM keys) + {MAX_KEYS_DELETED - 1}"""

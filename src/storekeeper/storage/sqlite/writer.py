@@ -195,7 +195,8 @@ class SqliteWriter:
             for place, id, its_version, is_equal, name, address in found:
                 versions[id] = its_version
                 kept[place] = name, address
-                equal += [place] * is_equal
+                if is_equal:
+                    equal.append(place)
         remembered = self._remembered(commands)
         return Before(count, version, at, epoch, versions, frozenset(equal), remembered, kept)
 
