@@ -24,7 +24,7 @@ MAX_MEDIAN, MAX_P90 = 8, 25
 """Lines of a function."""
 
 MAY_IMPORT = {
-    "assistant": {"client"},
+    "assistant": {"client", "domain"},
     "client": set[str](),
     "concurrency": {"domain"},
     "domain": set[str](),

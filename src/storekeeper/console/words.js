@@ -264,7 +264,7 @@ export const words = {
     stays: ({ kept, created }) =>
       `${plural(kept, "store stays", "stores stay")} as they are, at least in part: ` +
       (created ? `${stores(created)} that the import created, which cannot be deleted, and ` : "") + "what was changed since.",
-    shorten: "Shorten names with more than 30 characters",
+    shorten: `Shorten names with more than ${MAX_NAME} characters`,
     unused: (names) => `Not used: ${names}`,
     filter: "Show only",
     kinds: {
