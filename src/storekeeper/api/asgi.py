@@ -90,7 +90,9 @@ def _target(scope: Any) -> bytes:
         path = path.partition(b"?")[0] + b"?" + query
     # Servers may put `root_path` in front of the path, or leave it out.
     root = scope.get("root_path") and quote(scope["root_path"]).encode()
-    return path.removeprefix(root) if root and path.startswith(root + b"/") else path
+    if root and path.startswith(root + b"/"):
+        return path.removeprefix(root)
+    return path
 
 
 async def _body(request: Request, receive: Any, limit: int) -> bytes | Response | None:

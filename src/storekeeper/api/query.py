@@ -128,10 +128,9 @@ def next_page(query: bytes, last: int | selection.Place) -> bytes:
     for `after`."""
     after = f"after={last}".encode()
     fields = query.split(b"&") if query else []
-    fields = [
-        after if unquote_to_bytes(field.partition(b"=")[0]) == b"after" else field
-        for field in fields
-    ]
+    for place, field in enumerate(fields):
+        if unquote_to_bytes(field.partition(b"=")[0]) == b"after":
+            fields[place] = after
     if after not in fields:
         fields.append(after)
     return quote_from_bytes(b"&".join(fields), _URI).encode()
@@ -204,7 +203,9 @@ def _parse_header(value: bytes) -> str | None:
 
 
 def _parse_header_row(value: bytes) -> int | str | None:
-    return "none" if value == b"none" else _parse_number(value) or None
+    if value == b"none":
+        return "none"
+    return _parse_number(value) or None
 
 
 def _parse_delimiter(value: bytes) -> str:

@@ -80,7 +80,9 @@ def _reason(body: bytes) -> str | None:
 
 def _address(settings: Settings) -> str:
     host = _EVERY_ADDRESS.get(settings.host, settings.host)
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{settings.port}"
 
 
 def _connection(url: str) -> tuple["HTTPConnection", str]:

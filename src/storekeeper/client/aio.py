@@ -1,4 +1,4 @@
-"""The client for programs with asyncio."""
+"""The client for programs with asyncio; `sync.py` says why both have all methods."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

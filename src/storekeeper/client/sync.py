@@ -1,4 +1,8 @@
-"""The client for programs without asyncio."""
+"""The client for programs without asyncio.
+
+`aio.py` has the same methods: an editor shows their signatures, so both have them. What they do is
+in `core.py`, once.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -190,7 +190,9 @@ class RequestReader:
                 return
             # llhttp would take all bytes behind the head of an upgrade for another protocol; but
             # clients that offer h2c with every plain request send its body there (decision 28).
-            piece = b"x-" + self._line if self._line[:8].lower() == b"upgrade:" else self._line
+            piece = self._line
+            if piece[:8].lower() == b"upgrade:":
+                piece = b"x-" + piece
         self._parser.feed_data(piece)
         if whole and self.phase is Phase.HEAD:
             # The parser would call back for this field only when the next line begins: too late for
@@ -214,8 +216,10 @@ class RequestReader:
             if len(self._line) == len(piece) and piece[:1] not in b"\r\n \t:":
                 piece = b"x-" + piece  # the parser would take a trailer for a field of the head
         self._parser.feed_data(piece)
-        slack = 0 if piece.endswith(b"\n") else _MAX_SIZE_LINE + len(b"\r\n")
-        if self._extra_bytes > MAX_HEAD_BYTES + slack or self._trailers > request_head.MAX_FIELDS:
+        limit = MAX_HEAD_BYTES
+        if not piece.endswith(b"\n"):
+            limit += _MAX_SIZE_LINE + len(b"\r\n")
+        if self._extra_bytes > limit or self._trailers > request_head.MAX_FIELDS:
             self.refuse(request_head.TOO_MANY_HEADERS)
 
     def refuse(self, response: Response) -> None:

@@ -160,8 +160,10 @@ def size_of(target: bytes, fields: Fields) -> int:
 def cut_ids(lines: bytes) -> tuple[bytes, bytes]:
     """Return lines of fields, each behind a line end, without the valid ids; and the first of
     these, or b""."""
-    parts = _ID.split(lines)
-    return b"".join(parts[::3]), (parts[1] or parts[2]) if len(parts) > 1 else b""
+    rest, *found = _ID.split(lines)
+    if not found:
+        return rest, b""
+    return rest + b"".join(found[2::3]), found[0] or found[1]
 
 
 def cut_keys(lines: bytes) -> tuple[bytes, list[bytes]]:
@@ -207,12 +209,12 @@ def check_line(line: bytes) -> Response | None:
     if _OTHER_PROTOCOL.search(start):
         return error_response(400, "Not valid HTTP/1.1: another protocol")
     if len(line) > len(start) and may_be_line(start):
-        return (
-            _NO_SUCH_METHOD
-            if len(start.partition(b" ")[0]) > _MAX_METHOD_BYTES
-            else _TARGET_TOO_LONG
-        )
-    return _UNSUPPORTED_VERSION if _OTHER_VERSION.fullmatch(line) else None
+        if len(start.partition(b" ")[0]) > _MAX_METHOD_BYTES:
+            return _NO_SUCH_METHOD
+        return _TARGET_TOO_LONG
+    if _OTHER_VERSION.fullmatch(line):
+        return _UNSUPPORTED_VERSION
+    return None
 
 
 def may_be_line(line: bytes) -> bool:
@@ -223,7 +225,9 @@ def may_be_line(line: bytes) -> bool:
 def escape(line: bytes) -> bytes:
     """Escape the bytes of a request line that browsers' targets have and the parser does not
     take (decision 48)."""
-    return line if line.isascii() else _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line)
+    if line.isascii():
+        return line
+    return _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line)
 
 
 def is_host(value: bytes) -> bool:

@@ -183,7 +183,9 @@ class Audit:
         """Log what has happened since the last look, if the database is available."""
         with suppress(Unavailable):
             facts = await self._facts_now()
-            for finding in [*await self._before_start(facts), *compare(self._before(facts), facts)]:
+            findings = await self._before_start(facts)
+            findings += compare(self._before(facts), facts)
+            for finding in findings:
                 if self._shared.claim(finding, facts.epoch):
                     when = {} if finding.at is None else {"at": shown(finding.at)}
                     emit(finding.event, **finding.fields, **when, pid=os.getpid())

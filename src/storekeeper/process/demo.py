@@ -101,8 +101,11 @@ def _changes(chance: random.Random, now: int) -> Iterator[dict[str, Any]]:
     first = [(now - _BEGIN, _ERP, True)] * (_COUNT - _CREATED)
     count = 0
     for seq, (at, by, is_new) in enumerate(first + sorted(later), 1):
-        count += is_new
-        id = count if is_new else chance.randint(1, count)
+        if is_new:
+            count += 1
+            id = count
+        else:
+            id = chance.randint(1, count)
         n = id - 1
         if not is_new and chance.random() < 0.4 and len(names[n]) < 22:
             names[n] += chance.choice((" Kiosk", " Coffee", " Express"))

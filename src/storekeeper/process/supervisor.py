@@ -284,7 +284,10 @@ class Supervisor:
                 self._retry_pause = 0.0
             if outdated and len(serving) > self.count:
                 outdated[0].stop(RETIRE)
-        for _ in range(len(serving), self.count + bool(outdated)):
+        wanted = self.count
+        if outdated:
+            wanted += 1
+        for _ in range(len(serving), wanted):
             if time.monotonic() >= self._next_start:
                 self._start()
 

@@ -62,8 +62,9 @@ class Export(msgspec.Struct, frozen=True):
 def _parse_columns(values: Sequence[bytes]) -> tuple[str, ...] | None:
     columns = [parse_column(value) for value in values if value]
     found = tuple(dict.fromkeys(column for column in columns if column is not None))
-    is_good = len(found) <= MAX_KEY_COLUMNS and None not in columns
-    return found if is_good else None
+    if None in columns or len(found) > MAX_KEY_COLUMNS:
+        return None
+    return found
 
 
 PARAMETERS: Mapping[str, Parameter] = {
@@ -173,15 +174,17 @@ def _select(
     keys: Sequence[str],
     progress: Callable[[int], None],
 ) -> Rows:
-    values: list[str | int] = [*keys, version] if options.at else [*keys]
-    source = _AS_OF.format(version=f"${len(values)}") if options.at else "stores"
+    values: list[str | int] = list(keys)
     key = "".join(f", {_KEY.format(place)}" for place in range(1, len(keys) + 1))
-    query = f"SELECT folded, id, {FIELDS}{key} FROM stores ORDER BY id"  # noqa: S608 - of constants
-    if options.search is None:
-        query = f"SELECT '', id, {FIELDS}{key} FROM {source} ORDER BY id"  # noqa: S608 - only from constants
+    folded, source, where = "''", "stores", ""
+    if options.search is not None:
+        folded = "folded"
+    if options.at is not None:
+        values.append(version)
+        source = _AS_OF.format(version=f"${len(values)}")
     if options.ids is not None:
-        named = ", ".join(map(str, sorted(options.ids)))
-        query = query.replace("ORDER BY", f"WHERE id IN ({named}) ORDER BY")
+        where = f"WHERE id IN ({', '.join(map(str, sorted(options.ids)))})"
+    query = f"SELECT {folded}, id, {FIELDS}{key} FROM {source} {where} ORDER BY id"  # noqa: S608 - constants and numbers
     is_found = _finder(snapshot, options.search)
     for number, (text, id, *row) in enumerate(snapshot.select(query, *values), 1):
         if is_found(id, text):

@@ -20,7 +20,7 @@ from storekeeper.domain.errors import (
     Unavailable,
     WrongDatabase,
 )
-from storekeeper.domain.search import fold, folded
+from storekeeper.domain.search import folded_texts
 from storekeeper.domain.stores import EXAMPLES
 from storekeeper.settings import DATABASES
 from storekeeper.storage import copying, sessions
@@ -158,11 +158,11 @@ def _add_examples(target: CopyTarget) -> None:
     stores, changes = [], []
     for number, example in enumerate(EXAMPLES, 1):
         content = {"name": example.name, "address": example.address}
-        text = folded(example.name, example.address)
-        texts = {"folded": text, "folded_name": fold(example.name)}
-        stores.append({"id": number, "version": number, **texts, **content})
-        counted = {"seq": number, "store_id": number, "count": number}
-        changes.append({"at": now, "token_number": 0, **counted, **content})
+        text, folded_name = folded_texts(example.name, example.address)
+        texts = {"folded": text, "folded_name": folded_name}
+        stores.append(content | texts | {"id": number, "version": number})
+        numbers = {"seq": number, "store_id": number, "count": number}
+        changes.append(content | numbers | {"at": now, "token_number": 0})
     for table, rows in {"stores": stores, "changes": changes}.items():
         target.fill(table, [tuple(row.get(column) for column in TABLES[table]) for row in rows])
 

@@ -187,15 +187,15 @@ def _with_moved(
     ((*moved,),) = yield [("moved", named)]
     among = None if named["ids"] is None else set(named["ids"])
     begin = named["place_name"], named["place"]
-    behind = []
+    behind: list[Sequence[Any]] = []
     for id, name in moved:
         place = fold(name), id
         is_behind = place < begin if selection.is_descending else place > begin
         if is_behind and (among is None or id in among):
             behind.append((id, place[0]))
-    together = [*found, *behind]
-    together.sort(key=lambda row: (row[1], row[0]), reverse=selection.is_descending)
-    return together
+    behind += found
+    behind.sort(key=lambda row: (row[1], row[0]), reverse=selection.is_descending)
+    return behind
 
 
 def _statement(query: Query, selection: Selection, state: State) -> str:
@@ -221,14 +221,13 @@ def _source(query: Query, selection: Selection, state: State) -> str:
 
 def _filters(query: Query) -> dict[str, str | int]:
     """Return the parameters of a name and a search; empty ones let every store through."""
-    words = query.search.words if query.search else ()
-    named: dict[str, str | int] = {
-        f"word{place}": words[place] if place < len(words) else "" for place in range(MAX_WORDS)
-    }
-    named["text"] = query.search.text if query.search else ""
-    named["number"] = query.search.id if query.search else 0
-    name = query.name or ""
-    named["name"] = _NO_NAME if "\0" in name else name  # libpq takes no U+0000; no name has one
+    named: dict[str, str | int] = {f"word{place}": "" for place in range(MAX_WORDS)}
+    named |= {"text": "", "number": 0, "name": query.name or ""}
+    if query.search is not None:
+        named |= {f"word{place}": word for place, word in enumerate(query.search.words)}
+        named |= {"text": query.search.text, "number": query.search.id}
+    if query.name is not None and "\0" in query.name:
+        named["name"] = _NO_NAME  # libpq takes no U+0000, and no name has one
     return named
 
 

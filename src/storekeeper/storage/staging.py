@@ -314,8 +314,12 @@ def conflicts(options: Import) -> str:
     texts = ", ".join(
         f"substr(named.{column}, {shown})"
         for column in (
-            *("base_name", "base_address", "old_name", "old_address"),
-            *("given_name", "given_address"),
+            "base_name",
+            "base_address",
+            "old_name",
+            "old_address",
+            "given_name",
+            "given_address",
         )
     )
     listed = "place > $1 AND place <= $2 AND place IN (SELECT place FROM in_conflict)"
@@ -331,4 +335,6 @@ def conflicts(options: Import) -> str:
 
 def parameters(numbers: Numbers, column: str | None) -> tuple[object, ...]:
     """Return the parameters $3 to $5 of these statements, $5 only if there is a column of keys."""
-    return (numbers.version, numbers.epoch, *((column,) if column is not None else ()))
+    if column is None:
+        return numbers.version, numbers.epoch
+    return numbers.version, numbers.epoch, column

@@ -167,8 +167,10 @@ class Reader:
         state = State(*numbers)
         first, others, last = query.found(ids, state.total)
         listing = await self._listing(others, state, last)
-        parts = [(await self._page(first, state))[0] if first else b"", listing.first]
-        return replace(listing, first=b",".join(filter(None, parts)))
+        if not first:
+            return listing
+        page, _ = await self._page(first, state)
+        return replace(listing, first=b",".join(filter(None, (page, listing.first))))
 
     async def _named(self, query: Query, name: str) -> Listing:
         most = MAX_INTEGER if query.limit is None else query.limit + 1
@@ -218,10 +220,9 @@ class Reader:
     async def _page(self, ids: Sequence[int], state: State) -> tuple[bytes, int]:
         """Return as many of these stores as fit in a page, as they were in a state, and the last
         id."""
-        is_range = isinstance(ids, range)
-        statement: Statement = (
-            (b"range", (ids[0], ids[-1])) if is_range else (b"picked", (array(ids),))
-        )
+        statement: Statement = (b"picked", (array(ids),))
+        if isinstance(ids, range):
+            statement = (b"range", (ids[0], ids[-1]))
         page, end, newest = await self._page_of(statement, state)
         if newest > state.version:
             page, end, _ = await self._page_of((b"as of", (array(ids), state.version)), state)

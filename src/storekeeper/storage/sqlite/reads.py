@@ -176,8 +176,10 @@ class Reader(ReadTransaction):
         """Return the page of a search that found these ids in `state`."""
         first, others, last = query.found(ids, state.total)
         listing = self._listing(others, state, last)
-        parts = [self._page(first, state)[0] if first else b"", listing.first]
-        return replace(listing, first=b",".join(filter(None, parts)))
+        if not first:
+            return listing
+        page, _ = self._page(first, state)
+        return replace(listing, first=b",".join(filter(None, (page, listing.first))))
 
     def selected(self, query: Query, state: State, selected: Selected) -> Listing:
         """Return the page of a selection that found these stores in `state`."""
