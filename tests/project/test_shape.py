@@ -24,7 +24,6 @@ MAX_MEDIAN, MAX_P90 = 8, 25
 """Lines of a function."""
 
 MAY_IMPORT = {
-    "assistant": {"client", "domain"},
     "client": set[str](),
     "concurrency": {"domain"},
     "domain": set[str](),
@@ -38,7 +37,6 @@ MAY_IMPORT = {
     "service": {"process"},
     "testing": {"process"},
     "cli": {
-        "assistant",
         "client",
         "domain",
         "api",

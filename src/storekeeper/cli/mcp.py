@@ -28,7 +28,7 @@ def mcp(
     """
     if find_spec("mcp") is None:
         raise CannotStart("this command needs the MCP SDK: install Storekeeper with its extra mcp")
-    from storekeeper.assistant.server import make_server
+    from storekeeper.cli.assistant import make_server
     from storekeeper.client import AsyncClient
 
     check_address(service)

@@ -1,4 +1,4 @@
-"""The tools that an assistant has: what they are called, what they need, what they return.
+"""The tools that an assistant has over the Model Context Protocol (extra `mcp`).
 
 They do only what the client does with its token. A write needs a tag that the assistant was shown,
 and no tool reads one by itself: so an assistant never overwrites what it has not seen.

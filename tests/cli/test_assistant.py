@@ -11,7 +11,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.memory import create_connected_server_and_client_session
 
-from storekeeper.assistant.server import make_server
+from storekeeper.cli.assistant import make_server
 from storekeeper.client import AsyncClient
 from storekeeper.domain.stores import Payload
 from tests.harness.client import load

@@ -1,1 +1,0 @@
-"""The list of stores for assistants, over the Model Context Protocol (extra `mcp`)."""
