@@ -37,13 +37,13 @@ TAGS = (
     " and no other."
 )
 GUARD = (
-    "The current tag lets an update pass; any other is refused and changes nothing. Of several"
-    " concurrent updates, one passes."
+    "The current tag lets an update pass; any other is refused and changes nothing. Only one of"
+    " several concurrent updates passes."
 )
 GUARDED = "A store is added only if the list has the tag that was sent."
 SAME = (
-    "A PUT that changes nothing keeps the tag, and needs the current one: of several concurrent"
-    " updates from one version that send the same, one passes."
+    "A PUT that changes nothing keeps the tag, and needs the current one: if several concurrent"
+    " updates from one version send the same, one passes."
 )
 PATCHES = (
     "If the service has PATCH, a merge patch changes the fields that it has and keeps the others;"

@@ -141,7 +141,7 @@ def started(folder: Path, longest: float) -> Iterator[Run]:
 
 
 def fuzz(files: int, seed: int, first: int, longest: float) -> None:
-    """Send so many files, and print what was measured. Raises Found."""
+    """Send files, and print what was measured. Raises Found."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, started(Path(folder), longest) as run:
         for sent in range(1, files + 1):

@@ -252,7 +252,7 @@ def main() -> int:
         "--operations",
         type=int,
         default=1_000_000,
-        help="of the histories, at most so many but one history each",
+        help="of the histories in all, at most, but one history each",
     )
     parser.add_argument("--kills", type=int, default=200, help="in all, at least")
     parser.add_argument(

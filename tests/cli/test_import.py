@@ -72,7 +72,7 @@ def test_an_import_adds_every_row(
 
 
 def created(count: int) -> str:
-    """Return what an import says about so many new stores after one store."""
+    """Return what an import says about new stores after one store."""
     ids = {0: "", 1: " as 2"}.get(count, f" as 2 to {count + 1}")
     return f"{count} store{'s' * (count != 1)} created{ids}"
 
@@ -489,7 +489,7 @@ def test_many_new_stores_in_a_list_with_stores_are_asked_for_or_said(
 def test_a_first_list_that_others_begin_meanwhile_is_not_added_to_unasked(
     tmp_path: Path, database: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is anybody asked then: the import has the lock of all writers."""
+    """Nor is the user asked then: the import has the lock of all writers."""
     fill_with(database, [])
     (tmp_path / "stores.csv").write_text(
         "name\n" + "".join(f"New {number}\n" for number in range(11))

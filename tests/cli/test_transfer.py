@@ -467,7 +467,7 @@ def test_an_epoch_that_is_renewed_but_cannot_be_printed_is_said(make: Make) -> N
 def test_every_process_of_a_service_has_the_new_epoch_at_once(
     make: Make, tmp_path: Path, kind: str
 ) -> None:
-    """Also in the responses that it has cached, and for the tags of before."""
+    """Also in the responses that it has cached, and for earlier tags."""
     database = make(kind)
     with serving(tmp_path, "--examples", "--workers", "2", database=database.url) as service:
         for _ in range(6):

@@ -91,7 +91,7 @@ async def _at_once(port: int, count: int) -> list[tuple[int, bytes, float]]:
 
 
 def at_once(service: Running, count: int) -> list[tuple[int, bytes, float]]:
-    """Send so many creates at one moment; give status, body and seconds of each."""
+    """Send `count` creates at one moment; give status, body and seconds of each."""
     return uvloop.run(_at_once(service.port, count))
 
 

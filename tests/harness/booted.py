@@ -119,7 +119,7 @@ exec systemd-nspawn --directory=root --boot --quiet --register=no --keep-unit --
   --bind-ro={ROOT}:/mnt/source --bind-ro={sys.prefix}:/mnt/venv \
   --bind-ro={sys.base_prefix}:/mnt/python systemd.unit=basic.target
 """
-"""Boots in the present folder, in a mount namespace of its own, within these control groups."""
+"""Boots in the current folder, in a mount namespace of its own, within these control groups."""
 
 
 @contextmanager

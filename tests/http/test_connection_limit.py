@@ -153,7 +153,7 @@ def test_a_process_takes_as_many_connections_as_it_may_open_files_less_a_reserve
 
 
 def within(soft: int, hard: int) -> list[str]:
-    """Return the command that runs another one with so many files to open."""
+    """Return the command that runs another one with these limits of open files."""
     return ["sh", "-c", f'ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$0" "$@"']
 
 

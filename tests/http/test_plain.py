@@ -91,7 +91,7 @@ LOOKED_FOR = re.compile(r'(?:field\([\w.]+, |name == )b"([a-z-]+)"')
 
 
 def corpus(damaged: int) -> Iterator[bytes]:
-    """Yield refusals, JSON, common requests; and so many of them damaged."""
+    """Yield refusals, JSON, common requests; and damaged ones."""
     yield from requests_to_damage()
     for body in NO_JSON.values():
         yield request("POST", "/api/stores", body)

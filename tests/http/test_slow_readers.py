@@ -35,7 +35,7 @@ SLOW = 1.5
 
 @dataclass
 class Reader:
-    """A client that reads so many bytes a second, with a receive buffer and segments of a size
+    """A client that reads slowly, with a receive buffer and segments of a size
     (None: the usual)."""
 
     rate: int

@@ -329,7 +329,7 @@ WRONG: dict[str, tuple[str, list[Operation], list[tuple[int, int]]]] = {
         [*TWO, tag(4.5, 4.8, 0, 3), put(5, 6, 1, 3)],
         THEN_ORDER,
     ),
-    "a replay with the present version": (
+    "a replay with the current version": (
         "version",
         [*THEN, replay(7, 8, 1, 1, version=3)],
         THEN_ORDER,

@@ -57,7 +57,7 @@ def test_there_is_a_system_for_each_name_of_a_case_and_each_case_has_a_goal() ->
 
 
 def results(case: str, **times: float) -> report.Outcome:
-    """Return the results of one round in which each system takes so many microseconds for a
+    """Return the results of one round in which each system takes these microseconds for a
     request."""
     systems = {
         name.replace("_", "-"): {"rate": 1e6 / time, "us": time} for name, time in times.items()

@@ -32,6 +32,15 @@ FORBIDDEN = {
     r"[,;:.] else\b(?! if\b)": "otherwise",
     r"\bamid\b": "during, within",
     r"\bin so many words\b": "explicitly",
+    r"\bso many (?!\w+ that\b)": "the number, `count`",
+    r"\bof (then|before)\b": "earlier, at that time",
+    r"\b(epoch|content|cursor|moment|one) of now\b": "the current",
+    r"\b[Tt]he present (?=[a-z])": "the current",
+    r"\b(the|its|their) begin\b": "the beginning",
+    r"(?<!last )\bgood (tokens?|rows?|files?|keys?)\b": "valid",
+    r"\b([Ww]here|as far as) one (is|was|can|sees)\b": "you, the user",
+    r"(?<=[a-z]\. )Of (an?|several|those)\b": "a sentence with a subject first",
+    r"\bshall\b": "is to, must",
 }
 """The forms, as regular expressions, and what to say instead. A space is any white space."""
 

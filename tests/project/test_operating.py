@@ -41,7 +41,7 @@ INSTALLS_SETTINGS = r"install .* /etc/(storekeeper\.env|nginx/conf\.d/storekeepe
 
 @pytest.fixture
 def empty_machine() -> Iterator[Machine]:
-    """A machine on which nothing is installed, and anybody may clone this checkout."""
+    """A machine on which nothing is installed, and any user may clone this checkout."""
     if reason := missing():
         need("machine", reason)
     made = Machine()

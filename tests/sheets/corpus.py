@@ -17,7 +17,7 @@ ROWS: Stores = [
     ("Café Zürich", None),
     ("Old Mill", 'The "Mill"'),
 ]
-"""What the good files have."""
+"""What the valid files have."""
 
 
 class File(NamedTuple):

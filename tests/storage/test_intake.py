@@ -281,7 +281,7 @@ class TestImport:
             run(post())
 
     def test_a_replay_has_the_epoch_of_now(self, database: Database) -> None:
-        """Its client depends on that tag next, and one of before matches nothing."""
+        """Its client depends on that tag next, and an earlier one matches nothing."""
         fill_with(database, [ALPHA])
         text = "name\nBeta\n"
         done = import_into(database, text, add=True, idempotency_key=("k", 7))

@@ -181,7 +181,7 @@ WRONG: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         "the-feed-has-every-change",
         {"following": lambda self, *rest: A.following(self, *rest)[::-1]},
     ),
-    "feed has the present stores": (
+    "feed has the current stores": (
         "the-feed-has-every-change",
         {
             "change": lambda self, seq, store, former: (

@@ -142,7 +142,7 @@ def test_the_keys_of_outside_systems_stand_beside_their_stores(
 
 
 def test_a_poller_gets_304_until_something_changes(exported: tuple[Running, Database]) -> None:
-    """Of the present and of the past; only the present changes."""
+    """One of now, one of the past; only the first changes."""
     service, _ = exported
     past = ["/api/export?at=2", "/api/export?at=0", "/api/export?at=2000-01-01T00:00:00Z"]
     targets = ["/api/export", "/api/export?at=", "/api/export?format=xlsx", *past]

@@ -1,7 +1,7 @@
 """The gate decides which requests are admitted, to every route.
 
 Decisions that depend only on the head and the settings are part of the plan, which is remembered
-with its head. Decisions that also depend on the time and on the present tokens are made again for
+with its head. Decisions that also depend on the time and on the current tokens are made again for
 each request, by `RequestPlan.admit`.
 """
 
@@ -59,8 +59,8 @@ class Gate:
         return self._tokens.why_unavailable()
 
     def identity(self, token_number: int) -> tuple[str | None, Scope]:
-        """Return the name and the scope of a token; without one (0), None and what anybody may
-        do."""
+        """Return the name and the scope of a token; without one (0), None and what every client
+        may do."""
         if self._tokens and token_number:
             return self._tokens.name(token_number), self._tokens.scope(token_number)
         return None, "read" if "write" in self._need_tokens else "write"

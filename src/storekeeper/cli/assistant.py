@@ -53,7 +53,7 @@ Proposal = Annotated[
     str,
     Field(description="The `proposal` that the propose tool returned, so that it is done once."),
 ]
-Limit = Annotated[int, Field(ge=1, le=200, description="At most so many.")]
+Limit = Annotated[int, Field(ge=1, le=200, description="How many to return at most.")]
 
 
 def make_server(client: AsyncClient, *, write: bool) -> FastMCP[None]:

@@ -77,7 +77,7 @@ def import_(  # noqa: PLR0913 - each is an option
         str | None, typer.Option(help="Encoding of a text file, such as cp1252.")
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option(help="What stands between cells: , ; | or tab.")
+        str | None, typer.Option(help="What is between cells: , ; | or tab.")
     ] = None,
     sheet: Annotated[str | None, typer.Option(help="The sheet of a workbook to read.")] = None,
     header_row: Annotated[

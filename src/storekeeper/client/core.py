@@ -65,7 +65,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for so many seconds."""
+    """Wait for some seconds."""
 
     seconds: float
 

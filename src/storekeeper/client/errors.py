@@ -30,9 +30,9 @@ class NotFound(Refused):
 
 
 class EpochEnded(Refused):
-    """A backup was restored: the cursor is of a list that no longer is (410).
+    """A backup was restored: the cursor is of a list that no longer exists (410).
 
-    `cursor` is the present one. Read the list again, and continue from its cursor.
+    `cursor` is the current one. Read the list again, and continue from its cursor.
     """
 
     def __init__(self, message: str, cursor: str) -> None:

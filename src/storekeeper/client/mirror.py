@@ -88,7 +88,7 @@ class Mirror:
     """Keeps a copy of all stores in a database: a file, or a connection of yours.
 
     Its table `stores` has `id`, `name` and `address`; `cursor` says how far it has got; `review`
-    has the stores that a restore has changed, with the name before. Tables of yours can stand
+    has the stores that a restore has changed, with the name before. Your own tables can be
     next to them. It can be stopped at any moment: the next update continues.
     """
 

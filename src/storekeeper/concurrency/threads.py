@@ -71,7 +71,7 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
 
 
 async def is_done(future: Future[Any], thread: threading.Thread, seconds: float = inf) -> bool:
-    """Wait at most so many seconds until a thread has completed the future; return whether it
+    """Wait at most these seconds until a thread has completed the future; return whether it
     has."""
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()

@@ -121,7 +121,8 @@ class Remembered(NamedTuple):
     of its response.
 
     The hash covers the content, so the response to a request with the same hash has the content
-    of that request. Of a patch it covers only what was sent: `content` is what the store became.
+    of that request. The hash of a patch covers only what was sent: `content` is what the store
+    became.
     """
 
     request: int

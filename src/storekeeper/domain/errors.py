@@ -112,7 +112,7 @@ class KeyReused(StorekeeperError):
 
 
 class EpochEnded(StorekeeperError):
-    """A cursor or moment is of another history than the present one; `cursor` is the present
+    """A cursor or moment is of another history than the current one; `cursor` is the current
     cursor (decision 40)."""
 
     code = Code.EPOCH_ENDED

@@ -1,8 +1,8 @@
-"""Domain: what an import of rows does, decided by one pure function (decisions 42, 52, 53, 55).
+"""Domain: what to import, and how, and the report of it (decisions 42, 52, 53, 55).
 
-`cli.imports` or `api.imports` gets a file, `sheets.rows` makes a `SheetRow` of each of its rows,
-`storage.intake` puts them into a temporary table, asks a `Plan` what becomes of each, and
-writes that.
+`cli.imports` or `api.routes.imports` gets a file, `sheets.rows` makes a `SheetRow` of each of its
+rows, `storage.intake` puts them into a temporary table, asks an `import_plan.Plan` what becomes of
+each, and writes that.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ MAX_LINE = 2**31 - 1
 """The number of a line that a decision may name."""
 
 KEY_PREFIX = "key:"
-"""What stands before the name of a column that is called like a field, or like this, and has the
+"""What is put before the name of a column that is called like a field, or like this, and has the
 keys of an outside system."""
 
 
@@ -146,9 +146,9 @@ class Counts(msgspec.Struct, rename="camel"):
     """What an import did or, for a dry run, would do; `version` is the collection's after it.
 
     Each row is counted once: in `created`, `replaced`, `unchanged`, `repeated` (it is as an earlier
-    row), `conflicts` or `bad`. Of those replaced, `adopted` got a key. `missing` is how many stores
-    are not in the file. `first` and `last` are the cursors of its changes, by which it can be
-    undone; None if it has none.
+    row), `conflicts` or `bad`. `adopted` is how many of those replaced got a key.
+    `missing` is how many stores are not in the file. `first` and `last` are the cursors of its
+    changes, with which it can be undone; None if it has none.
     """
 
     dry_run: bool

@@ -74,7 +74,7 @@ WORDS: Mapping[Reason, Words] = {
 
 
 def words_of(reason: Reason, column: str, count: int) -> str:
-    """Return what people read about so many values of this column."""
+    """Return what people read about `count` values of this column."""
     words = WORDS[reason]
     text = words.one if count == 1 else words.many
     return text.format(max_length(column))
@@ -95,7 +95,7 @@ class Wrong(NamedTuple):
     message: str = ""
 
     def cut(self, length: int) -> Self:
-        """Return this with so many characters of its value at most."""
+        """Return this with at most `length` characters of its value."""
         return self._replace(value=shown(self.value, length))
 
 

@@ -58,7 +58,7 @@ INVISIBLE = (
     (0xFEFF, 0xFEFF),
     (0xE0000, 0xE0FFF),
 )
-"""The ranges of characters that do not count: one neither sees nor types them."""
+"""The ranges of characters that do not count: people neither see nor type them."""
 
 PLAIN_SIGNS = "%_*"
 """The punctuation that is looked for at the ends of words too (decision 39)."""

@@ -24,8 +24,8 @@ _PLACE = re.compile(rb"([0-9]{1,19})(?:@(.*))?")
 
 
 class Place(NamedTuple):
-    """The place of a store in a sorted list at a moment. Without an epoch, it is of this one;
-    without a number, of now."""
+    """The place of a store in a sorted list at a moment. Without an epoch, it is of the current
+    one; without a number, it is now."""
 
     id: int
     cursor: Cursor

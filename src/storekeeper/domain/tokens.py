@@ -1,6 +1,6 @@
 """Domain: the tokens that clients send (RFC 6750): their form, names, expiry.
 
-A token is `skt_`, 43 random letters and digits (256 bits), and 6 of a checksum, by which a
+A token is `skt_`, 43 random letters and digits (256 bits), and 6 of a checksum, so that a
 scanner for leaked secrets recognizes it. The service shows it once; the database has its
 SHA-256.
 """
@@ -66,8 +66,8 @@ CONSOLE = "/console/"
 
 
 def console_link(address: str, text: str) -> str:
-    """Return the link that opens the console of a service with a token; a browser sends no
-    fragment to anybody."""
+    """Return the link that opens the console of a service with a token; no browser sends the
+    fragment."""
     return f"{address.rstrip('/')}{CONSOLE}#token={text}"
 
 
@@ -87,7 +87,7 @@ def is_well_formed(text: bytes) -> bool:
 
 
 def hashed(text: bytes) -> str:
-    """Return the hash of a token, by which the database knows it."""
+    """Return the hash of a token, which the database has instead of the token."""
     return sha256(text).hexdigest()
 
 

@@ -101,7 +101,7 @@ class UndoCounts(msgspec.Struct, rename="camel"):
 
     `undone` is how many stores became what they were, at least in part, and `kept` how many stay as
     they are, at least in part; `created` of these were created by the import. `first` and `last`
-    are the cursors of its own changes, by which it can be undone; None if it has none.
+    are the cursors of its own changes, with which it can be undone; None if it has none.
     """
 
     dry_run: bool

@@ -51,7 +51,7 @@ class ResponseCache:
         self._size += size
 
     def _is_valid(self) -> bool:
-        """Drop all responses unless they are of the present numbers; return whether they were."""
+        """Drop all responses unless they are of the current numbers; return whether they were."""
         numbers = self._current()
         is_valid = numbers is not None and numbers == self._numbers
         if not is_valid:

@@ -127,7 +127,7 @@ class RequestReader:
 
         So each limit applies at the same byte, however the network cuts them. Return where the
         unread bytes begin, and the request that ends there, if one does: nothing behind it is
-        read. Of a long one at most about MAX_FED_BYTES are read.
+        read. At most about MAX_FED_BYTES of a long one are read.
         """
         end = min(len(data), start + MAX_FED_BYTES)
         self._complete = None

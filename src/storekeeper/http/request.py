@@ -54,7 +54,7 @@ _ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=[/?#]|\Z)", re.IGNORECASE)
 TOO_MANY_HEADERS = error_response(
     431, f"More than {MAX_HEAD_BYTES} bytes or {MAX_FIELDS} fields of headers"
 )
-"""The refusal of a head, or of what stands behind or between the chunks of a body."""
+"""The refusal of a head, or of what is after or between the chunks of a body."""
 
 _NO_SUCH_METHOD = error_response(501, "HTTP has no such method")
 _TARGET_TOO_LONG = error_response(

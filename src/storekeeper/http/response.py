@@ -1,4 +1,4 @@
-"""Responses: their parts, the error body, and THE ONE encoder of their heads.
+"""Responses: their parts, the error body, and the one encoder of their heads.
 
 The error body is the contract's, because every refusal of the HTTP layer has it too (decision 22).
 """

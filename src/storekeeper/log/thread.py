@@ -76,9 +76,8 @@ class Log:
         piece = line if wait else line[: select.PIPE_BUF]
         try:
             written = os.write(self._file, piece)
-        except (
-            BlockingIOError
-        ):  # another program made the pipe non-blocking, and has just filled it
+        except BlockingIOError:
+            # Another program made the pipe non-blocking, and has just filled it.
             written = 0
         except OSError:  # the reader is gone, or the disk is full
             written = len(line)

@@ -27,8 +27,8 @@ _FIRST_PASSED = 3
 
 
 def check_open_files_limit(workers: int) -> None:
-    """Raise CannotStart if the system permits too few open files for a service with so many
-    workers."""
+    """Raise CannotStart if the system permits too few open files for a service with this number
+    of workers."""
     raise_files_limit()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = FILES_NEEDED + FILES_PER_WORKER * workers

@@ -87,7 +87,7 @@ class Heartbeat:
 
 
 def max_processes(workers: int) -> int:
-    """Return how many processes so many workers may have, while SIGHUP replaces them."""
+    """Return how many processes these workers may have, while SIGHUP replaces them."""
     return 2 * workers + 1
 
 

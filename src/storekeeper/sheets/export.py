@@ -45,7 +45,7 @@ class Export(msgspec.Struct, frozen=True):
     """An export: all stores, those that a search finds, those of `ids`, or as they were at a
     moment; ascending by id.
 
-    `key_columns` are the columns whose keys of outside systems stand next to each store; ALL_KEYS
+    `key_columns` are the columns whose keys of outside systems are next to each store; ALL_KEYS
     means all. `excel` and `bom` are for CSV: as Excel expects it in many languages, or only with a
     byte order mark, which tells Excel the encoding.
     """

@@ -203,7 +203,7 @@ def write_frame(descriptor: int, value: object) -> None:
 def read_frame(read: Callable[[int], bytes]) -> bytes:
     """Return what the next frame has, b"" after the last one. Raises BrokenFrame.
 
-    `read` returns some bytes, so many at most, b"" at the end.
+    `read` returns at most the number of bytes it is asked for, b"" at the end.
     """
     length = int.from_bytes(_read_all(read, _LENGTH_BYTES), "big")
     if length > MAX_FRAME_BYTES:
@@ -212,7 +212,7 @@ def read_frame(read: Callable[[int], bytes]) -> bytes:
 
 
 def _read_all(read: Callable[[int], bytes], size: int) -> bytes:
-    """Return so many bytes, or none, if there are fewer."""
+    """Return `size` bytes, or none if there are fewer."""
     found = bytearray()
     while len(found) < size:
         if not (part := read(size - len(found))):

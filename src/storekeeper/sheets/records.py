@@ -32,7 +32,7 @@ _NO_LAYOUT = Layout()
 
 
 class Sheet:
-    """A file to import, which can be read again from its begin, and what it is.
+    """A file to import, which can be read again from its beginning, and what it is.
 
     `unsaid` are those of encoding, delimiter and sheet that the caller has not said, and that are
     not the only reading: the best one is read then.

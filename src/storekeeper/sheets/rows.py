@@ -323,7 +323,7 @@ def _check_size(content: Mapping[str, str]) -> None:
 
 
 def _shown_row(names: Sequence[str], cells: Sequence[object], room: int) -> dict[str, str]:
-    """Return the cells by their columns, up to so many characters."""
+    """Return the cells by their columns, cut where `room` characters are used up."""
     row: dict[str, str] = {}
     for name, cell in zip(names, cells, strict=False):
         row[name] = shown(_text(cell))

@@ -135,7 +135,7 @@ def _write_backup(
             raise CannotStart("exists already: name another file", subject=str(path))
     with atomicfile.unfinished(file) as new:
         stores, changes, _ = databases.copy(url, url_of(str(new)), progress)
-        # Later readers would change how the file is logged, and thereby its checksum.
+        # Later readers would change how the file is logged, and so its checksum.
         SqliteDatabase(new).prepare()
         new.chmod(0o600)
         with atomicfile.replacing(checksum_file(new)) as opened:
@@ -217,7 +217,7 @@ def _put_in_place(
     progress: Callable[[int, int], None],
     before_commit: Callable[[], None],
 ) -> Restored:
-    """Restore the database of a URL, which is of the present schema, into a file. Raises OSError,
+    """Restore the database of a URL, which is of the current schema, into a file. Raises OSError,
     CannotStart."""
     path = Path(os.path.realpath(goal.path))  # a link may lead to another disk
     with goal.held() as place, atomicfile.unfinished(path) as new:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from storekeeper.log.events import Event, emit
 
 MAX_ERROR = 24 * 60 * 60 * 1000
-"""Milliseconds by which the clock may be wrong before that is logged and counted."""
+"""Milliseconds that the clock may be wrong before that is logged and counted."""
 
 MAX_JUMP = 60 * 1000
-"""Milliseconds by which the clock may be set between two looks before that is logged and
-counted."""
+"""Milliseconds that the clock may be set ahead or back between two looks before that is logged
+and counted."""
 
 _MAX_LOOK = 1000
 """Milliseconds that a look may take; one that takes longer says nothing."""

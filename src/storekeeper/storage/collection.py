@@ -50,7 +50,7 @@ class Listing(msgspec.Struct, frozen=True):
     `rest` is None when `first` is everything. Each part of it starts with a comma: send one
     after another. All parts show the collection at `version` of `epoch`, however slowly they are
     read. `last` is the id of the last store if the limit left out later ones; otherwise it is None.
-    Of a selection it is `place`. `total` is how many stores there are, None if some are left out.
+    For a selection it is `place`. `total` is how many stores there are, None if some are left out.
     """
 
     version: int
@@ -110,7 +110,7 @@ class Collection(Protocol):
     eight characters of `[a-z2-7]`.
     - **Conditions, keys, and writes that change nothing:** as `commands.apply` decides inside
     the transaction; the PreconditionFailed or KeyReused is the exception of the future.
-    - **The past:** a read of it costs what a read of the present costs, however long ago it is.
+    - **The past:** a read of it costs as much as any other read, however long ago it is.
     - **Errors:** `Unavailable`, raised or as the exception of the future, whenever the database
     cannot respond, after at most 5 s (decision 30); its `outcome` says whether a write may have
     happened. `in_session` may take longer, and raises CannotStart if the operator must change

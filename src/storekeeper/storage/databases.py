@@ -47,7 +47,7 @@ class Database(Protocol):
     """The statement that sets a new epoch and returns it."""
 
     check: str
-    """The statement by which the database checks itself: a row for each problem, or `ok`."""
+    """The statement with which the database checks itself: a row for each problem, or `ok`."""
 
     def open_collection(
         self, fail: Fail, on_reachable: Callable[[], None] = lambda: None

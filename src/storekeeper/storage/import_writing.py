@@ -128,7 +128,7 @@ def _write_keys(session: Session, plan: Plan) -> None:
 
 
 def add_changes(session: Session, statement: str, values: tuple[Any, ...], count: int) -> None:
-    """Add so many rows to the table of changes, and set the numbers of the collection."""
+    """Add `count` rows to the table of changes, and set the numbers of the collection."""
     expect(count, session.write(statement.format(table=session.changes_table), values))
     if session.set_numbers:
         expect(1, session.write(session.set_numbers))

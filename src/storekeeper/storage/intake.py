@@ -115,7 +115,7 @@ def _require_match(options: Import, numbers: Numbers) -> None:
 
 
 def known_column(session: Session, column: str) -> str:
-    """Return the name by which the list knows a column of keys, itself for a new one (decision
+    """Return the name that the list has for a column of keys, the same for a new one (decision
     62). Raises InvalidInput if several are like it."""
     known = [name for (name,) in session.execute(_KEY_COLUMNS)]
     if column in known:

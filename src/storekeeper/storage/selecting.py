@@ -174,7 +174,7 @@ def _with_moved(
     found: Sequence[Sequence[Any]], selection: Selection, named: Mapping[str, Any], state: State
 ) -> Generator[Sequence[Ask], Sequence[Rows], Sequence[Sequence[Any]]]:
     """Return stores that were found by name, each with its folded name, with those that have
-    changed since, in the order of then. Raises EpochEnded."""
+    changed since, in the earlier order. Raises EpochEnded."""
     changes = state.version - named["seq"]
     if not changes:
         return found

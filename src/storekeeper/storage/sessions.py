@@ -80,7 +80,7 @@ def replayed(session: Session, options: Import | Undo, kind: type[AnyCounts]) ->
 
 
 def _in_epoch(counts: AnyCounts, epoch: str) -> AnyCounts:
-    """Return counts with their cursors in the epoch of now, which are the tags that clients
+    """Return counts with their cursors in the current epoch, which are the tags that clients
     need."""
 
     def renewed(cursor: str) -> str:

@@ -17,7 +17,7 @@ PROBE_TIMEOUT = 5.0
 """Seconds after which an unfinished probe means that writes are refused."""
 
 RETRY_INTERVAL = 5.0
-"""Seconds between two probes while writes are refused, whether or not anybody asks."""
+"""Seconds between two probes while writes are refused, whether or not a client asks."""
 
 CHECK_TIMEOUT = 0.2
 """Seconds that a request for readiness waits for a probe, which then continues without it."""

@@ -31,7 +31,7 @@ async def count(service: Inside) -> int:
 
 
 def wide_workbook(cells: int) -> bytes:
-    """Return a workbook of some KiB with a row of so many cells, each of 1 MiB."""
+    """Return a workbook of some KiB with one row of cells of 1 MiB each."""
     source, file = io.BytesIO(workbook(["name"], ["A"])), io.BytesIO()
     text = b"<sst><si><t>name</t></si><si><t>" + b"x" * 2**20 + b"</t></si></sst>"
     head = b'<row><c t="s"><v>0</v></c></row>'

@@ -1,4 +1,4 @@
-"""PostgreSQL goes away in every way; what was acknowledged stays, everybody is answered, and it
+"""PostgreSQL goes away in every way; what was acknowledged stays, every client is answered, and it
 heals by itself."""
 
 import asyncio
@@ -41,7 +41,7 @@ from tests.harness.wire import request
 from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
 
 FAILOVER = 15.0
-"""Seconds after the primary is dead in which everybody writes again."""
+"""Seconds after the primary is dead in which every client writes again."""
 
 
 WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"

@@ -24,7 +24,7 @@ TIMEOUT = 60.0
 """Seconds for a cut that matters: when a COMMIT is on its way, or the response to one."""
 
 LATE = 10.0
-"""Seconds by which every request is answered: the 5 that decision 30 gives, and some for a busy
+"""Seconds within which every request is answered: the 5 that decision 30 gives, and some for a busy
 machine."""
 
 

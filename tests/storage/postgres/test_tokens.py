@@ -44,7 +44,7 @@ def ask(instance: Running, text: str, method: str = "GET") -> Response:
 def two_instances(
     server: Server, folder: Path, **how: Any
 ) -> Iterator[tuple[list[Running], str, str]]:
-    """Serve one database twice; yield both instances, a good token and an unknown one."""
+    """Serve one database twice; yield both instances, a valid token and an unknown one."""
     url = server.new_database()
     make(url)
     good, unknown = add_token(url, "good", "write"), generate()
@@ -109,7 +109,7 @@ def test_a_token_that_is_called_bad_while_it_is_away_would_be_seen(
 
 def _is_served(instance: Running, good: str, method: str = "GET") -> bool:
     status = ask(instance, good, method).status
-    assert status in (200, 503), "a good token was called bad"
+    assert status in (200, 503), "a valid token was called invalid"
     return status == 200
 
 

@@ -49,7 +49,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def free(disk: Path, pages: int) -> None:
-    """Leave so many pages of the disk free."""
+    """Leave only these pages of the disk free."""
     filler = disk / "filler"
     fill_disk(filler)
     os.truncate(filler, filler.stat().st_size - pages * 4096)

@@ -150,7 +150,7 @@ class _Listener:
         self._watch.leave(self._awake)
 
     async def stream(self, state: State) -> AsyncGenerator[bytes, None]:
-        """Yield events, until the client leaves or its token ends; `state` is the present one."""
+        """Yield events, until the client leaves or its token ends; `state` is the current one."""
         yield self._begin(state)
         while self._awake in self._watch.listeners:
             self._awake.clear()

@@ -39,8 +39,8 @@ MAX_SENT_BYTES = 2 * 2**30
 
 PROGRESS_BYTES = 2**20
 PROGRESS_TIMEOUT = 10.0
-"""While others need the room, a client must read so many bytes of an export within so many
-seconds."""
+"""Bytes of an export that a client must read, and seconds within which it must, while others
+need the room."""
 
 WRITE_TIMEOUT = 57.0
 """Seconds that writing an export may take."""

@@ -19,7 +19,7 @@ class _Me(msgspec.Struct, omit_defaults=True):
 
 
 class Me:
-    """Tells the name of a client's token, and its scope; without a token, what anybody may do."""
+    """Tells the name and the scope of a client's token; without one, what every client may do."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate

@@ -101,7 +101,7 @@ def _part(body: mmap.mmap, start: int, mark: bytes) -> Part:
 
 
 def _keep_only(spool: Spool, part: Part) -> None:
-    """Move a part to the begin of a file, which ends with it."""
+    """Move a part to the beginning of a file, and cut the file after it."""
     for start in range(part.start, part.end, _COPIED):
         spool.seek(start)
         data = spool.read(min(_COPIED, part.end - start))

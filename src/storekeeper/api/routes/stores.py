@@ -1,4 +1,4 @@
-"""THE CONTRACT: a request becomes a response, now or later.
+"""The contract: a request becomes a response, now or later.
 
 Where `docs/contract.md` has a sentence or a numbered decision, this module (with the rules in
 `storekeeper.domain.stores`) is the one place that carries it out.

@@ -7,8 +7,8 @@ from storekeeper.domain.errors import Unavailable
 
 
 def within(seconds: float, refusal: str) -> Callable[[int], None]:
-    """Return a function that is called with the number of each row, and raises Unavailable after so
-    many seconds."""
+    """Return a function that is called with the number of each row, and raises Unavailable once
+    these seconds are over."""
     check_time = until(seconds, refusal)
 
     def check(row: int) -> None:
@@ -19,7 +19,7 @@ def within(seconds: float, refusal: str) -> Callable[[int], None]:
 
 
 def until(seconds: float, refusal: str) -> Callable[[], None]:
-    """Return a function that raises Unavailable after so many seconds."""
+    """Return a function that raises Unavailable once these seconds are over."""
     end = monotonic() + seconds
 
     def check() -> None:

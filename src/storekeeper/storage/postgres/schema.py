@@ -154,7 +154,7 @@ def current_number() -> int:
 
 
 def exists(url: str) -> bool:
-    """Return whether the database has a collection of the present version; raises as `prepare`
+    """Return whether the database has a collection of the current version; raises as `prepare`
     without `upgrade`."""
     with connected(url, needs=RIGHTS, commits=False) as connection:
         return version(connection, upgrade=False, moved=True) > 0

@@ -68,7 +68,7 @@ STATEMENTS = {
     # Behind the lock, in the same round trip: a statement sees everything committed before it.
     b"replacements": f"""SELECT place, id, version, {_EQUAL}
       FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
-    # Addresses come here only if all of them have at most so many bytes.
+    # Addresses come here only if all of them together have at most $7 bytes.
     b"patches": f"""SELECT place, id, version, {_EQUAL_IF_SENT}, stores.name,
         CASE WHEN keeps_address = 1 AND {_KEPT_BYTES} <= $7::int8 THEN stores.address END,
         coalesce({_KEPT_BYTES}, 0)::int8

@@ -1,4 +1,4 @@
-"""The folded texts of the stores in a file: those by which they are searched and sorted."""
+"""The folded texts of the stores in a file: searches and sorted lists use these."""
 
 import apsw
 

@@ -62,7 +62,7 @@ def exists(path: Path) -> bool:
 
 
 def prepare(path: Path, *, upgrade: bool = True, moved: bool = False) -> None:
-    """Upgrade the database at `path` to the present version; refuse one whose list was moved,
+    """Upgrade the database at `path` to the current version; refuse one whose list was moved,
     unless `moved`.
 
     Raises CannotStart, and leaves the file untouched, if it is something else, newer, or cannot
