@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from storekeeper.cli import terminal
 from storekeeper.cli import tokens as commands
 from storekeeper.domain.commands import Create, Replace
 from storekeeper.domain.errors import Missing
@@ -49,6 +50,20 @@ def add(database: Database, *arguments: str) -> str:
     return done.stdout.decode().strip()
 
 
+def test_who_is_the_user_who_logged_in_whatever_user_the_command_runs_as(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operators run commands as the service's user: `storekeeper` of the units does."""
+    root, me = pwd.getpwuid(0).pw_name, pwd.getpwuid(os.getuid()).pw_name
+    login = tmp_path / "loginuid"
+    monkeypatch.setattr(terminal, "_LOGIN", login)
+    for text, user in (("", me), ("4294967295", me), ("0", root), ("3999999998", "3999999998")):
+        login.write_text(text)
+        assert terminal.system_user() == user
+    login.unlink()
+    assert terminal.system_user() == me
+
+
 def good(database: Database) -> list[tuple[str, bool]]:
     """Return the names of all tokens, each with whether it is not revoked."""
     return [(token.name, token.revoked is None) for token in read_tokens(database.url)]
@@ -74,7 +89,7 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(database: Database) -
         hashed(text.encode()),
         token.created,
         token.created + 90 * 86_400_000,
-        created_by=pwd.getpwuid(os.getuid()).pw_name,
+        created_by=terminal.system_user(),
     )
     assert began <= token.created <= now()
     listed = run_command("token", "list", "--database", database.url)

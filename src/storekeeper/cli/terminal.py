@@ -61,13 +61,28 @@ def _printable(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+_LOGIN = Path("/proc/self/loginuid")
+_NOT_LOGGED_IN = 2**32 - 1
+"""The number that Linux gives a process that no login began."""
+
+
 def system_user() -> str:
-    """Return the name of the system's user who runs the command, its number if it has no name."""
-    number = os.getuid()
+    """Return the name of the system's user who logged in and runs the command, also through
+    `sudo` and `runuser`; their number if they have no name."""
+    number = _login()
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:  # as in a container that is run as any number
         return str(number)
+
+
+def _login() -> int:
+    """Return the number of the user who logged in, or of the user that runs the command."""
+    try:
+        number = int(_LOGIN.read_text())
+    except (OSError, ValueError):  # macOS, or a Linux without an audit
+        return os.getuid()
+    return os.getuid() if number == _NOT_LOGGED_IN else number
 
 
 def print_now(result: str) -> None:
