@@ -8,9 +8,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Many tests wait for a deadline: three times as many at once as there are processors, and few given out at a time.
 TESTS_AT_ONCE ?= $(shell expr 3 "*" $$(nproc 2>/dev/null || echo 2))
+QUICK_AT_ONCE := $(shell expr 2 "*" $$(nproc 2>/dev/null || echo 2))
 
 # What holds for the whole source, and for what its pages say.
 SHAPE_AND_PAGES := $(addprefix tests/project/test_, $(addsuffix .py, codes english faults reference shape))
+
+# What waits for clocks or a browser, or reads large files, is left to `make test`.
+NOT_QUICK := $(addprefix --ignore=tests/api/, routes/test_docs.py routes/test_hostile_imports.py routes/test_spool.py test_other_sites.py)
 
 # PYTHON=... recreates .venv if another version made it.
 OTHER := $(if $(filter file,$(origin PYTHON)),,$(shell grep -qs "^version = \
@@ -32,8 +36,9 @@ setup: .venv/.run  ## .venv with what the service needs, pinned by hashes
 
 dev: .venv/.dev  ## .venv with everything that tests and checks need, too; then `make quick`
 
-quick: check  ## format, lint, types, the shape, the pages, and the tests of the folders that hardly start a process
-	@$(BIN)/python -m pytest --numprocesses=auto --hypothesis-profile=quick -k "not postgres" --quiet --no-header \
+quick: check  ## format, lint, types, the shape, the pages, and the tests that hardly start a process: 40 s
+	@$(BIN)/python -m pytest --numprocesses=$(QUICK_AT_ONCE) --maxschedchunk=8 --hypothesis-profile=quick \
+	  -k "not postgres and not workers and not real_sheets" $(NOT_QUICK) --quiet --no-header \
 	  tests/api tests/concurrency tests/domain $(SHAPE_AND_PAGES)
 
 test: check .venv/.generators  ## everything that can run here; a test that lacks a program is skipped with the reason
