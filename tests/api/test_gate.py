@@ -20,12 +20,12 @@ from storekeeper.api.routing import ROUTES
 from storekeeper.cli.tokens import SETTLE_DELAY
 from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.tokens import Token, generate
-from storekeeper.log import events
 from storekeeper.storage.sqlite.reads import Reader
 from storekeeper.storage.tokens import read_tokens, revoke_token
 from tests.harness.client import until as until_so
 from tests.harness.databases import KINDS
 from tests.harness.in_process import exchange, inside, settled, some_stores, statuses, tick, until
+from tests.harness.log_lines import LogLines
 from tests.harness.process import Running, ask, serving
 from tests.harness.process import run as run_command
 from tests.harness.tokens import STATES, add_token, add_tokens, now
@@ -328,12 +328,7 @@ async def test_a_backup_from_before_the_first_token_opens_nothing(tmp_path: Path
 async def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logged: list[str] = []
-    now = 1000.0
-    monkeypatch.setattr(events, "write_line", logged.append)
-    monkeypatch.setattr(events, "monotonic", lambda: now)
-    monkeypatch.setattr(events, "_due", {})
-    events.suppressed.clear()
+    logged = LogLines(monkeypatch)
     tokens = add_tokens(tmp_path)
     async with inside(tmp_path, auth="all") as service:
         await exchange(service, sent("GET", "/api/stores", tokens["unknown"]))
@@ -342,7 +337,7 @@ async def test_wrong_tokens_are_logged_once_a_minute_without_their_text(
         for state in ("unknown", "revoked", "expired", "malformed", "no token"):
             await exchange(service, sent("GET", "/api/stores", tokens[state]))
         assert logged == [line]
-        now += 60
+        logged.now += 60
         await exchange(service, sent("GET", "/api/stores", tokens["malformed"]))
         assert logged[1].endswith('reason="it is not a Storekeeper token" suppressed=4')
 

@@ -1,9 +1,7 @@
 """The user whom a trusted proxy names: who is believed, what is shown, what is refused."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from storekeeper.http.connection import Connection
 from storekeeper.http.peers import TrustedPeers
 from tests.harness.asgi import asked
+from tests.harness.http_server import QuietHandler, http_server
 from tests.harness.in_process import Careful, Inside, exchange, inside, last_response, settled
 from tests.harness.nginx import nginx
 from tests.harness.process import Response, serving
@@ -152,28 +151,17 @@ def test_an_address_is_the_same_in_both_its_forms() -> None:
 def single_sign_on() -> Iterator[int]:
     """Serve what oauth2-proxy responds to nginx: who the cookie belongs to, or 401."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 - as http.server calls it
             _, _, user = (self.headers["cookie"] or "").partition("session=")
-            self.send_response(202 if user else 401)
-            if user:
-                self.send_header("X-Auth-Request-User", user)
-                self.send_header("X-Auth-Request-Email", f"{user}@shop.example")
-            self.send_header("content-length", "0")
-            self.end_headers()
+            if not user:
+                self.respond(401)
+                return
+            email = f"{user}@shop.example"
+            self.respond(202, X_Auth_Request_User=user, X_Auth_Request_Email=email)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(Handler) as port:
+        yield port
 
 
 AUTH = """

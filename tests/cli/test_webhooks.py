@@ -4,10 +4,8 @@ import base64
 import fcntl
 import hmac
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from tests.harness.client import load
 from tests.harness.command import run
+from tests.harness.http_server import QuietHandler, http_server
 from tests.harness.process import serving
 
 KEY = b"a key of thirty-two letters, yes"
@@ -57,25 +56,13 @@ class Hook:
 def receiving(hook: Hook) -> Iterator[str]:
     """Serve a hook; yield its address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:  # noqa: N802 - as http.server calls it
             body = self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(hook.take(self.headers, body))
-            self.send_header("content-length", "0")
-            self.end_headers()
+            self.respond(hook.take(self.headers, body))
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/secret-path"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(Handler) as port:
+        yield f"http://127.0.0.1:{port}/secret-path"
 
 
 def test_it_leaves_out_no_change_whenever_it_is_killed(

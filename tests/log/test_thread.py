@@ -19,6 +19,7 @@ from storekeeper.log import thread as log
 from storekeeper.log.events import Event, emit
 from storekeeper.log.thread import Log
 from tests.harness import weakened
+from tests.harness.log_lines import LogLines
 from tests.harness.process import READY, TIMEOUT, Running, kill_group
 
 PIPE = 4096
@@ -173,23 +174,18 @@ os.waitpid(child, 0)
 def test_an_event_that_repeats_is_limited_and_what_was_held_back_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines: list[str] = []
-    now = 1000.0
-    monkeypatch.setattr(events, "write_line", lines.append)
-    monkeypatch.setattr(events, "monotonic", lambda: now)
-    monkeypatch.setattr(events, "_due", {})
-    events.suppressed.clear()
+    lines = LogLines(monkeypatch)
     for number in range(432):
         emit(Event.DATABASE_REFUSED, number=number)
     emit(Event.DATABASE_UNREACHABLE)
     assert [f"number={number}" in line for number, line in enumerate(lines[:10])] == [True] * 10
     assert len(lines) == 11
-    now += 1
+    lines.now += 1
     emit(Event.DATABASE_REFUSED, number=432)
     emit(Event.DATABASE_REFUSED, number=433)
     assert len(lines) == 12
     assert "number=432 suppressed=422" in lines[-1]
-    now += 60
+    lines.now += 60
     for _ in range(20):
         emit(Event.DATABASE_REFUSED)
     assert len(lines) == 22

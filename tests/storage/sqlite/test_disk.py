@@ -16,7 +16,6 @@ from storekeeper.concurrency import batcher
 from storekeeper.domain.commands import Command, Create, Replace
 from storekeeper.domain.errors import LOCKED, Outcome, PreconditionFailed, Unavailable
 from storekeeper.domain.stores import Payload, Store
-from storekeeper.log import events
 from storekeeper.storage import write_state
 from storekeeper.storage.collection import Collection
 from storekeeper.storage.sqlite import SqliteCollection, connections
@@ -28,6 +27,7 @@ from tests.harness.client import fill, load
 from tests.harness.collection import create, get, numbered, replace, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle, make_file
+from tests.harness.log_lines import LogLines
 from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import TIMEOUT, kill_group, serving
 from tests.harness.stores import a_store
@@ -229,11 +229,7 @@ def test_a_probe_that_waits_for_the_disk_keeps_no_read_waiting(tmp_path: Path) -
 async def test_a_refusal_that_lasts_is_logged_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines: list[str] = []
-    now = 1000.0
-    monkeypatch.setattr(events, "write_line", lines.append)
-    monkeypatch.setattr(events, "monotonic", lambda: now)
-    monkeypatch.setattr(events, "_due", {})
+    lines = LogLines(monkeypatch)
 
     async def probe() -> None:
         raise Unavailable("The disk is full")
@@ -242,7 +238,7 @@ async def test_a_refusal_that_lasts_is_logged_once_a_minute(
     state.refused("The disk is full")
     state.refused("The disk is full")
     assert len(lines) == 1, "not with each refused write"
-    now += 61
+    lines.now += 61
     assert await state.refusal(probe=False) == "The disk is full"
     assert 'event="writes are refused"' in lines[-1]
     assert "suppressed=1" in lines[-1]
