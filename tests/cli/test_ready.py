@@ -4,9 +4,9 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.harness.client import until
 from tests.harness.command import run
 from tests.harness.process import Running, free_port, refused, serving
-from tests.oracles.promises import until
 
 
 def test_a_service_that_is_ready_is_status_0_and_says_nothing(service: Running) -> None:

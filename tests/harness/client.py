@@ -66,9 +66,9 @@ def locked(folder: Path) -> Iterator[None]:
         other.close()
 
 
-def until(done: Callable[[], object]) -> None:
-    """Wait until a condition outside this process is true."""
-    give_up = time.monotonic() + TIMEOUT
+def until(done: Callable[[], object], timeout: float = TIMEOUT) -> None:
+    """Wait until a condition outside this process is true, which can only be polled."""
+    give_up = time.monotonic() + timeout
     while not done():
-        assert time.monotonic() < give_up
+        assert time.monotonic() < give_up, "it did not happen"
         time.sleep(0.01)

@@ -14,11 +14,11 @@ import pytest
 
 from storekeeper.log import events
 from tests.harness.cases import thorough
+from tests.harness.client import until
 from tests.harness.databases import postgres
 from tests.harness.linux import ports, workers
 from tests.harness.postgres_server import running
 from tests.harness.process import COMMAND, READY, TIMEOUT, Running, kill_group, serving
-from tests.oracles.promises import until
 
 FULL = Path("/dev/full")
 

@@ -2,14 +2,13 @@
 the outcome."""
 
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from typing import Any
 
+from tests.harness.client import until
 from tests.harness.process import Response, Running, ask
 
 RESPONSE_TIMEOUT = 10.0
@@ -18,14 +17,6 @@ machine."""
 
 RECOVERY = 10.0
 """Seconds after the database is back within which every client can read and write again."""
-
-
-def until(condition: Callable[[], bool], timeout: float = 30.0) -> None:
-    """Wait for a condition that can only be polled."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def wait_until_ready(instance: Running) -> None:

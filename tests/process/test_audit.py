@@ -21,12 +21,12 @@ from storekeeper.process.audit import OVERLAP, Audit, Facts, Shared, as_it_was, 
 from storekeeper.settings import Settings
 from storekeeper.storage import backups, databases
 from storekeeper.storage.tokens import add_token, revoke_token
+from tests.harness.client import until
 from tests.harness.collection import create
 from tests.harness.command import run as run_command
 from tests.harness.databases import Database, handle, make, opened
 from tests.harness.process import serving
 from tests.harness.tokens import now
-from tests.oracles.promises import until
 
 ADDED, USED, REVOKED = Event.TOKEN_ADDED, Event.TOKEN_USED, Event.TOKEN_REVOKED
 EXPIRED, LOST, BACK = Event.TOKEN_EXPIRED, Event.TOKEN_LOST, Event.TOKEN_VALID_AGAIN

@@ -15,9 +15,9 @@ from storekeeper.domain.errors import Missing
 from storekeeper.process.service import application
 from storekeeper.storage.sqlite import schema
 from tests.harness.cases import thorough
+from tests.harness.client import until
 from tests.harness.databases import make_file
 from tests.harness.process import COMMAND, READY, TIMEOUT, Running, environment, kill_group, serving
-from tests.oracles.promises import until
 
 _PASS = """import os, sys
 os.dup2(int(sys.argv[1]), 3)

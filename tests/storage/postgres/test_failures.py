@@ -25,6 +25,7 @@ from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from storekeeper.storage.postgres.pool import UNREACHABLE
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
+from tests.harness.client import until
 from tests.harness.collection import run
 from tests.harness.command import run as run_command
 from tests.harness.databases import make, opened, postgres
@@ -38,7 +39,7 @@ from tests.harness.postgres_server import Server, either, folder, replicated, ru
 from tests.harness.process import Response, Running, serving
 from tests.harness.wire import create as store
 from tests.harness.wire import request
-from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost, until
+from tests.oracles.promises import RECOVERY, RESPONSE_TIMEOUT, Writers, assert_nothing_lost
 
 FAILOVER = 15.0
 """Seconds after the primary is dead in which every client writes again."""

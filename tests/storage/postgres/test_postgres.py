@@ -24,12 +24,12 @@ from storekeeper.storage.collection import Collection
 from storekeeper.storage.postgres import connections as session
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from tests.harness import weakened
+from tests.harness.client import until
 from tests.harness.collection import create, get, listing, now, numbered, replace
 from tests.harness.databases import Postgres, Sqlite, handle, make, postgres
 from tests.harness.loading import add_all
 from tests.harness.process import serving, start
 from tests.harness.stores import a_store, shown_with
-from tests.oracles.promises import until
 
 
 def statements(database: Postgres) -> list[str]:

@@ -16,14 +16,13 @@ from storekeeper.storage import databases
 from storekeeper.storage.postgres import schema
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
 from storekeeper.storage.sql import SCHEMA_NUMBER
-from tests.harness.client import load
+from tests.harness.client import load, until
 from tests.harness.collection import create, get, listing, now, numbered, replace, run, state
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, make, postgres
 from tests.harness.loading import add_all
 from tests.harness.process import refused
 from tests.harness.stores import an_export
-from tests.oracles.promises import until
 
 UPGRADE = f"""
   ALTER TABLE {COLLECTION_TABLE} RENAME TO collection_2;

@@ -25,7 +25,7 @@ from storekeeper.storage.collection import Collection
 from storekeeper.storage.postgres import PostgresCollection
 from storekeeper.storage.postgres import connections as session
 from storekeeper.storage.postgres.schema import COLLECTION_TABLE
-from tests.harness.client import load
+from tests.harness.client import load, until
 from tests.harness.collection import create, get, listing, numbered, replace, run, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, handle, make, postgres
@@ -34,7 +34,6 @@ from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import free_port
 from tests.harness.stores import a_row, a_store, content, shown
-from tests.oracles.promises import until
 
 USER = "inheriting"
 STALL = 8.0

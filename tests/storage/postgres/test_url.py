@@ -11,13 +11,14 @@ import pytest
 from storekeeper.domain.errors import CannotStart
 from storekeeper.storage.postgres import connections as session
 from tests.harness.cases import thorough
+from tests.harness.client import until
 from tests.harness.command import run as run_command
 from tests.harness.databases import Postgres, make, postgres
 from tests.harness.machine import need
 from tests.harness.postgres_server import Server, running
 from tests.harness.process import serving
 from tests.harness.stores import an_export, without_versions
-from tests.oracles.promises import until, wait_until_ready
+from tests.oracles.promises import wait_until_ready
 
 SECRET = "s3cret-%41/?&"
 ENCODED = "s3cret-%2541%2F%3F%26"

@@ -23,7 +23,7 @@ from storekeeper.storage.sqlite.file_identity import FileIdentity
 from storekeeper.storage.sqlite.writer import SqliteWriter
 from storekeeper.storage.write_state import WriteState
 from tests.harness.cases import case, thorough
-from tests.harness.client import fill, load
+from tests.harness.client import fill, load, until
 from tests.harness.collection import create, get, numbered, replace, stores
 from tests.harness.command import run as run_command
 from tests.harness.databases import Sqlite, handle, make_file
@@ -32,7 +32,6 @@ from tests.harness.machine import fill_disk, mounted
 from tests.harness.process import TIMEOUT, kill_group, serving
 from tests.harness.stores import a_store
 from tests.harness.system_calls import SYNCS, injected
-from tests.oracles.promises import until
 
 LONG = "x" * 3000
 Held = tuple[Sqlite, apsw.Connection]

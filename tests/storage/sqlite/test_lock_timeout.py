@@ -6,11 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.harness.client import create as store
-from tests.harness.client import locked
+from tests.harness.client import locked, until
 from tests.harness.process import Response, Running, ask
 from tests.harness.stores import shown
 from tests.harness.wire import assert_error, assert_invalid, create, dial, request
-from tests.oracles.promises import until
 
 REQUIRED = '"name" is required'
 
