@@ -3,6 +3,8 @@
     python3 -m venv /tmp/peers/py
     /tmp/peers/py/bin/pip install fastapi sqlmodel uvicorn 'kinto[postgresql]' setuptools
     npm install --prefix /tmp/peers/js json-server
+    npm install --prefix /tmp/peers/directus directus sqlite3
+    ln -s NODE /tmp/peers/node                         # the folder of a Node that Directus supports
     cp pocketbase /tmp/peers/                          # its release is one file
     .venv/bin/python -m bench.jobs.run /tmp/peers
 
@@ -19,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.jobs import jobs
+from bench.jobs.directus import Directus
 from bench.jobs.fastapi import FastApi
 from bench.jobs.json_server import JsonServer
 from bench.jobs.kinto import Kinto
@@ -26,7 +29,7 @@ from bench.jobs.peer import Peer
 from bench.jobs.pocketbase import PocketBase
 from bench.jobs.storekeeper import Storekeeper
 
-PEERS: tuple[type[Peer], ...] = (Storekeeper, FastApi, PocketBase, Kinto, JsonServer)
+PEERS: tuple[type[Peer], ...] = (Storekeeper, FastApi, PocketBase, Directus, Kinto, JsonServer)
 PAGE = Path(__file__).parents[2] / "docs/evidence/peers.md"
 BEGIN, END = "<!-- run: begin (by python -m bench.jobs.run) -->", "<!-- run: end -->"
 
