@@ -109,6 +109,11 @@ def found(text: str) -> Iterator[tuple[int, str, str]]:
         ("what nobody reads", "nobody"),
         ("closed; else it fails", "; else"),
         ("a folder, of whose backups the latest stay", "of whose"),
+        ("the tag has the epoch of now", "epoch of now"),
+        ("pages in the order of then", "of then"),
+        ("a request with a good token", "good token"),
+        ("it waits for so many seconds", "so many"),
+        ("The list. Of a store, it is the number", "Of a"),
     ],
 )
 def test_a_forbidden_form_is_found(text: str, form: str) -> None:
