@@ -71,7 +71,7 @@ def _query(chance: Random) -> list[tuple[str, str]]:
         )
     if seldom(0.3):
         query.append(("on-conflict", chance.choice(("refuse", "skip", "overwrite"))))
-    return query
+    return [("look", "true")] if seldom(0.2) else query
 
 
 def _template(chance: Random) -> str:
@@ -193,7 +193,7 @@ def _packed(parts: dict[str, bytes]) -> bytes:
     return file.getvalue()
 
 
-def _sheet(content: bytes, texts: bytes = b"name", before: bytes = b"") -> bytes:
+def raw_workbook(content: bytes, texts: bytes = b"name", before: bytes = b"") -> bytes:
     strings = b"<sst>%b</sst>" % b"".join(b"<si><t>%b</t></si>" % each for each in (b"name", texts))
     sheet = before + b"<worksheet><sheetData>%b</sheetData></worksheet>" % content
     return _packed({"xl/sharedStrings.xml": strings, "xl/worksheets/sheet1.xml": sheet})
@@ -206,7 +206,7 @@ def xlsx_repeated_text(chance: Random) -> bytes:
     """Return a workbook whose cells are all the one long text."""
     cells, rows = chance.choice(((1, 2000), (300, 1), (600, 1), (2, 100), (16_384, 1)))
     row = b"<row>%b</row>" % (b'<c t="s"><v>1</v></c>' * cells)
-    return _sheet(_HEAD + row * rows, _run(chance).replace("\0", "x").encode())
+    return raw_workbook(_HEAD + row * rows, _run(chance).replace("\0", "x").encode())
 
 
 def xlsx_far_cells(chance: Random) -> bytes:
@@ -218,7 +218,7 @@ def xlsx_far_cells(chance: Random) -> bytes:
         % (name.lstrip("AXFDEZ").encode(), name.encode())
         for name in chance.sample(names, 2)
     )
-    return _sheet(_HEAD + cells)
+    return raw_workbook(_HEAD + cells)
 
 
 def xlsx_values(chance: Random) -> bytes:
@@ -239,18 +239,18 @@ def xlsx_values(chance: Random) -> bytes:
         % (chance.randrange(5), chance.choice(kinds), chance.choice(values))
         for _ in range(2)
     )
-    return _sheet(_HEAD + b"<row>%b</row>" % cells)
+    return raw_workbook(_HEAD + b"<row>%b</row>" % cells)
 
 
 def xlsx_xml(chance: Random) -> bytes:
     """Return a workbook with XML that grows, is deep, or does not end."""
     return chance.choice(
         (
-            _sheet(_HEAD + b'<row><c t="str"><v>&i;</v></c></row>', before=_ENTITIES + b"]>"),
-            _sheet(b"<row>" * 100_000),
-            _sheet(b"<c>" * 1_000_000),
-            _sheet(_HEAD + b"<row><c " + b'a="1" ' * 200_000 + b"/></row>"),
-            _sheet(_HEAD + b"<!--" + b"-" * 2_000_000),
+            raw_workbook(_HEAD + b'<row><c t="str"><v>&i;</v></c></row>', before=_ENTITIES + b"]>"),
+            raw_workbook(b"<row>" * 100_000),
+            raw_workbook(b"<c>" * 1_000_000),
+            raw_workbook(_HEAD + b"<row><c " + b'a="1" ' * 200_000 + b"/></row>"),
+            raw_workbook(_HEAD + b"<!--" + b"-" * 2_000_000),
             _packed({"xl/workbook.xml": b"<workbook><sheets/></workbook>"}),
             _packed({"xl/_rels/workbook.xml.rels": b"<Relationships/>"}),
             _packed({"[Content_Types].xml": b" " * 10**7}),

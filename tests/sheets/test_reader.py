@@ -1,22 +1,40 @@
 """The reader: what it may do, when it ends, and what the service takes of it."""
 
+import io
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO
 
 import pytest
 
 from storekeeper.domain.errors import Unavailable
+from storekeeper.domain.problems import decode_wrong
 from storekeeper.sheets import BadFile, child, protocol, reader
-from storekeeper.sheets.protocol import BrokenFrame, Header, Layout, Rows, framed
+from storekeeper.sheets.protocol import (
+    AskCells,
+    Asked,
+    AskLook,
+    AskRows,
+    BrokenFrame,
+    End,
+    Header,
+    Layout,
+    Question,
+    Refusal,
+    Rows,
+    framed,
+)
 from storekeeper.sheets.reader import Limits, Reader, ReaderEnded
 from storekeeper.sheets.reading import Reading
+from tests.campaigns.hostile_sheets import raw_workbook
 from tests.harness.client import until
 from tests.harness.linux import of
 from tests.sheets.corpus import bomb
@@ -245,3 +263,68 @@ def test_it_starts_without_what_it_does_not_need() -> None:
     heavy = "asyncio subprocess apsw psycopg structlog typer zipfile python_calamine secrets"
     assert not imported & set(heavy.split())
     assert child.__name__ in imported
+
+
+LONG_TEXTS = {
+    "four bytes each": "\U0001f3ea" * 30_000,
+    "controls": "\x01" * 30_000,
+    "200 controls": "\x01" * 200,
+}
+"""Texts that make a message long: by their characters, as UTF-8, and as JSON."""
+
+
+def errors_of_cells(text: str) -> bytes:
+    """Return a workbook with an error of this text in each column."""
+    head = "".join(f'<c t="inlineStr"><is><t>{name}</t></is></c>' for name in ("name", "a", "k"))
+    error = f'<c t="e"><v>{text}</v></c>'.replace("\x01", "!")  # XML has no such character
+    return raw_workbook(f"<row>{head}</row><row>{error * 3}</row>".encode())
+
+
+LONG_FILES: dict[str, Callable[[str], bytes]] = {
+    "cells": lambda text: ("name,a,k\n" + f"{text},a,7\n" * 60).encode(),
+    "names of columns": lambda text: f"name,{text},{text}k\nA,B,7\n".encode(),
+    "many columns": lambda text: f"name,{','.join([text[:1000]] * 1000)}\nA\n".encode(),
+    "many columns of one name": lambda _: f"name{',Address' * 4_000}\nA\n".encode(),
+    "objects": lambda text: json.dumps(
+        [{"name": text, "a": "a", "k": "7"}] * 60, ensure_ascii=False
+    ).encode(),
+    "lists in the place of texts": lambda text: json.dumps([{"name": [text], "k": [text]}]).encode(),
+    "errors of cells": errors_of_cells,
+}
+
+QUESTIONS: dict[str, Asked] = {
+    "rows": AskRows(Layout(add=True)),
+    "rows by name": AskRows(Layout(match="name")),
+    "rows by a key": AskRows(Layout(match="k", attach="a", map={"address": "{a} {a} {k}"})),
+    "rows by a long key": AskRows(Layout(match="\x01" * 200)),
+    "rows by a map": AskRows(Layout(add=True, map={"name": "{a}" * 5000})),
+    "a look": AskLook(Layout(), [], list_is_empty=True),
+    "a look at a map": AskLook(Layout(map={"address": "{a} " * 5000}), [], list_is_empty=False),
+    "cells": AskCells(Layout(add=True), [2, 3]),
+}
+
+
+def frames_of(data: bytes) -> Iterator[bytes]:
+    """Yield the frames of an answer as the service reads them."""
+    with io.BytesIO(data) as said:
+        while frame := protocol.read_frame(said.read):
+            yield frame
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("kind", LONG_FILES)
+def test_the_service_takes_all_that_it_says_of_long_texts(
+    monkeypatch: pytest.MonkeyPatch, kind: str, question: str
+) -> None:
+    monkeypatch.setattr(child, "_open_no_more", lambda: None)
+    for data in {LONG_FILES[kind](text) for text in LONG_TEXTS.values()}:
+        with TemporaryFile() as file, TemporaryFile() as out:
+            file.write(data)
+            file.flush()
+            child.say(out.fileno(), Question(QUESTIONS[question]), file.fileno())
+            out.seek(0)
+            messages = [reader._decode(frame) for frame in frames_of(out.read())]
+        assert isinstance(messages[-1], End | Refusal)
+        for message in messages:
+            for row in message.rows if isinstance(message, Rows) else []:
+                decode_wrong(row.wrong or "[]")

@@ -95,8 +95,11 @@ class Wrong(NamedTuple):
     message: str = ""
 
     def cut(self, length: int) -> Self:
-        """Return this with at most `length` characters of its value."""
-        return self._replace(value=shown(self.value, length))
+        """Return this with at most `length` characters of its value, and no longer a message than
+        a report shows."""
+        return self._replace(
+            value=shown(self.value, length), message=shown(self.message, MAX_SHOWN_LENGTH)
+        )
 
 
 def encode_wrong(wrong: list[Wrong]) -> str | None:

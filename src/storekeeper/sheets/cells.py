@@ -1,5 +1,7 @@
 """Cells that are more than a text: what JSON and workbooks have and no store can."""
 
+from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
+
 
 class NoText(str):
     """A list or an object of JSON, as JSON: no field of a store can be that."""
@@ -17,7 +19,7 @@ class BadCell(str):
     def why(self) -> str:
         """What is wrong with it, after the name of its column."""
         if self:
-            return f"has an error ({self})"
+            return f"has an error ({shown(self, MAX_BRIEF_LENGTH)})"
         return "is a formula without a value: open and save the file in a spreadsheet"
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
+from storekeeper.domain.intake import SheetRow
 from storekeeper.domain.problems import shown
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import BadFile, protocol
@@ -43,7 +44,7 @@ _SECONDS_TO_END = 5
 """Seconds after its limit of time at which the kernel ends the reader if it still runs."""
 
 _ROW_BYTES = 100
-"""Bytes of a row as a message, about, without its long texts."""
+"""Bytes of a row as a message, about, without its texts."""
 
 _OVER_LIMIT = protocol.framed(OverLimit())
 """Made before, because there is no memory then."""
@@ -56,13 +57,20 @@ def main(file: int, *others: int) -> None:
     )
     _end_with_service()
     _limit(question)
-    out = sys.stdout.fileno()
+    say(sys.stdout.fileno(), question, file, *others)
+
+
+def say(out: int, question: Question, file: int, *others: int) -> None:
+    """Write the answer as frames that the service takes, whatever is in the files. Raises
+    OSError."""
     try:
         for message in answer(question, file, *others):
             protocol.write_frame(out, message)
         protocol.write_frame(out, End())
     except BadFile as error:
         protocol.write_frame(out, _refusal(error))
+    except protocol.TooLong:
+        protocol.write_frame(out, Refusal("the names of its columns are too long to be shown"))
     except MemoryError:
         os.write(out, _OVER_LIMIT)
 
@@ -101,18 +109,29 @@ def _shown(names: list[str]) -> list[str]:
 
 
 def _refusal(error: BadFile) -> Refusal:
-    return Refusal(str(error), error.parameter, error.value, error.query, error.options)
+    """Return why a file cannot be read; what to try only if that is short enough to be tried."""
+    problem = shown(str(error), protocol.MAX_PROBLEM_LENGTH)
+    longest = max(len(error.value), len(error.query), len(error.options))
+    if longest > protocol.MAX_LINE_LENGTH:
+        return Refusal(problem, error.parameter)
+    return Refusal(problem, error.parameter, error.value, error.query, error.options)
 
 
 def _batches(rows: SheetRows, file: int) -> Iterator[Rows]:
     batch, size = [], 0
     for row in rows:
         batch.append(row)
-        size += _ROW_BYTES + len(row.address or "") + len(row.wrong or "")
+        size += _ROW_BYTES + _length(row)
         if size >= protocol.BATCH_BYTES:
             yield Rows(batch, os.lseek(file, 0, os.SEEK_CUR))
             batch, size = [], 0
     yield Rows(batch)
+
+
+def _length(row: SheetRow) -> int:
+    """Return the characters of all the texts of a row."""
+    texts = (row.key, row.wrong, row.name, row.address, row.attach, row.id)
+    return sum(len(text) for text in texts if text)
 
 
 def _parts(data: bytes) -> Iterator[Part]:

@@ -44,6 +44,9 @@ MAX_DESCRIBED_BYTES = 5 * MAX_DESCRIBED
 MAX_LISTED_COLUMNS = 100
 """Ignored columns that the reader names to the service."""
 
+MAX_PROBLEM_LENGTH = 10_000
+"""Characters of why a file cannot be read."""
+
 MAX_LINE_LENGTH = 100_000
 """Characters of the line that says how a file is read."""
 
@@ -51,6 +54,8 @@ _LENGTH_BYTES = 4
 _Note = Annotated[str, Meta(max_length=2000)]
 _Text = Annotated[str, Meta(max_length=MAX_EXTERNAL_LENGTH + 10)]
 """A name as it is shown or matched, which may have a prefix."""
+
+_Line = Annotated[str, Meta(max_length=MAX_LINE_LENGTH)]
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -159,11 +164,11 @@ class Part(msgspec.Struct, tag=True, frozen=True):
 class Refusal(msgspec.Struct, tag=True, frozen=True):
     """Why the file cannot be read, as `BadFile` has it."""
 
-    problem: Annotated[str, Meta(max_length=10_000)]
+    problem: Annotated[str, Meta(max_length=MAX_PROBLEM_LENGTH + 1)]
     parameter: _Text = ""
-    value: _Text = ""
-    query: Annotated[str, Meta(max_length=MAX_LINE_LENGTH)] = ""
-    options: Annotated[str, Meta(max_length=MAX_LINE_LENGTH)] = ""
+    value: _Line = ""
+    query: _Line = ""
+    options: _Line = ""
 
 
 class OverLimit(msgspec.Struct, tag=True, frozen=True):
@@ -187,14 +192,20 @@ class BrokenFrame(Exception):
 encode = msgspec.msgpack.Encoder().encode
 
 
+class TooLong(Exception):
+    """A message that the other side would not take."""
+
+
 def framed(value: object) -> bytes:
-    """Return the frame of a value."""
+    """Return the frame of a value. Raises TooLong."""
     data = encode(value)
+    if len(data) > MAX_FRAME_BYTES:
+        raise TooLong
     return len(data).to_bytes(_LENGTH_BYTES, "big") + data
 
 
 def write_frame(descriptor: int, value: object) -> None:
-    """Write the frame of a value to a pipe. Raises OSError."""
+    """Write the frame of a value to a pipe. Raises TooLong, OSError."""
     left = memoryview(framed(value))
     while left:
         left = left[os.write(descriptor, left) :]
