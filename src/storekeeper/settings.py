@@ -269,7 +269,12 @@ def without_service_links(environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise CannotStart if a variable with our prefix is not a setting: it may be misspelt."""
+    """Raise CannotStart if a variable with our prefix is not a setting: it may be misspelt. Also
+    if the one of the database is empty: another list would be made in the place of the one meant.
+    """
+    if environ.get(variable("database")) == "":
+        reason = "the variable is empty: name the database, or do not set it"
+        raise CannotStart(reason, subject=variable("database"))
     settings = set(VARIABLES.values())
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in settings | _NOT_SETTINGS:

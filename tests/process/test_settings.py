@@ -149,6 +149,11 @@ def test_a_database_with_a_blank_around_it_is_refused(database: str) -> None:
     )
 
 
+def test_an_empty_variable_of_the_database_begins_no_list() -> None:
+    with pytest.raises(CannotStart, match=r"^STOREKEEPER_DATABASE: the variable is empty"):
+        refuse_unknown({"STOREKEEPER_DATABASE": ""})
+
+
 @pytest.mark.parametrize(
     "host", ["*", "stores.example:8080", "http://stores.example", ".example", "[::1]", "ö"]
 )
