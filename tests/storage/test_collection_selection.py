@@ -253,6 +253,17 @@ class TestSelections:
             assert await ids_of(collection, Selection(no_address=True), name="a x") == [4]
             assert await ids_of(collection, Selection("name"), name="a\0x") == []
 
+    async def test_an_address_of_nothing_but_blanks_is_none_whatever_others_begin_with(
+        self, database: Database
+    ) -> None:
+        none = [None, " ", "\t\n", "\u00a0", "\u2003 \u3000", " " * 400]
+        some = ["!", "~", "~ x", "\x7f", "\x01", "\u00e9", "\u200b", " x", "\u3000~", "\U0001f3ea"]
+        some += [" " * 999 + "x", " " * 1001 + "x", "x" * 2000]
+        async with handle(database) as collection:
+            await add_all(collection, [Payload("Store", each) for each in (*some, *none)])
+            bare = await ids_of(collection, Selection(no_address=True))
+            assert bare == [len(some) + place for place in range(1, len(none) + 1)]
+
     async def test_a_page_of_long_addresses_comes_in_parts_of_one_moment(
         self, database: Database
     ) -> None:
