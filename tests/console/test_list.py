@@ -1,5 +1,6 @@
 """The list: sorted, filtered and scrolled to its end, with the numbers of outside systems."""
 
+import csv
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -40,6 +41,14 @@ def ids(page: Console) -> list[int]:
         "[...document.querySelectorAll('.stores tbody tr')].map((row) => Number(row.dataset.id))"
     )
     return found
+
+
+def exported(page: Console, button: str) -> list[int]:
+    """Return the ids in the file that a button saves."""
+    with page.page.expect_download() as saved:
+        page.button(button).press("Enter")
+    with saved.value.path().open(encoding="utf-8-sig", newline="") as file:
+        return [int(row["id"]) for row in csv.DictReader(file)]
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
@@ -102,9 +111,10 @@ def test_it_is_sorted_and_filtered_by_keyboard_and_the_address_keeps_that(
     keyboard.press("Space")
     expect(page.page.locator(".stores tbody tr")).to_have_count(2)
     page.sees("2 stores found")
-    page.button("Tick all").click()
+    page.button("Tick all").press("Enter")
     page.sees("2 ticked")
-    page.button("Clear").click()
+    page.button("Clear").press("Enter")
+    assert exported(page, "CSV") == [600, 601]
     page.button("No address").focus()
     keyboard.press("Space")
     page.button("Possible duplicates").focus()
@@ -117,6 +127,8 @@ def test_it_is_sorted_and_filtered_by_keyboard_and_the_address_keeps_that(
     page.button("Possible duplicates").click()
     page.page.get_by_label("Changed since").fill("2999-01-01")
     page.sees("No store fits these filters")
+    page.button("CSV").press("Enter")
+    expect(page.page.locator(".notice")).to_contain_text("No store fits these filters")
     page.page.get_by_label("Changed since").fill("2020-01-01")
     page.row(300).wait_for()
     page.page.go_back()

@@ -270,7 +270,7 @@ def test_ticked_stores_are_exported_whatever_was_searched_in_between(
     shop: Running, open_console: Open
 ) -> None:
     first, second = HARBOUR + 18, HARBOUR + 19
-    page = open_console(shop, "?q=harbour+18")
+    page = open_console(shop, "?q=harbour+18", size=PHONE)
     page.row(first).get_by_role("link").focus()
     page.page.keyboard.press("Space")
     page.sees("1 ticked")

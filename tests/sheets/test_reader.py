@@ -288,7 +288,9 @@ LONG_FILES: dict[str, Callable[[str], bytes]] = {
     "objects": lambda text: json.dumps(
         [{"name": text, "a": "a", "k": "7"}] * 60, ensure_ascii=False
     ).encode(),
-    "lists in the place of texts": lambda text: json.dumps([{"name": [text], "k": [text]}]).encode(),
+    "lists in the place of texts": lambda text: json.dumps(
+        [{"name": [text], "k": [text]}]
+    ).encode(),
     "errors of cells": errors_of_cells,
 }
 

@@ -1,7 +1,7 @@
 // The list: a table of real rows, searched as one types, sorted and filtered; further pages come as one nears the end.
 
-import { cursorOf, feed, isNewer, request, send } from "./api.js";
-import { button, debounce, download, h, icon, say } from "./dom.js";
+import { cursorOf, feed, isNewer, part, request } from "./api.js";
+import { button, debounce, h, icon, say } from "./dom.js";
 import { Filters, queryOf } from "./filters.js";
 import { cut, fold, marked, wordsOf } from "./format.js";
 import { recall } from "./keep.js";
@@ -19,13 +19,12 @@ const PAGE = 200;
 const MAX_PAGE = 1000;
 const MAX_SHOWN = 200;
 const SEARCHING = 400; // milliseconds after which the rows of an earlier search are no longer shown
-const FILES = /^(text\/csv|application\/vnd\.openxml)/;
 
 export class List {
   constructor() {
     this.rows = new Rows((entry) => this.draw(entry), () => this.next && !this.loading && this.load(true));
     this.editing = new RowEditing(this);
-    this.ticks = new Ticks((format, ids) => this.export(format, { ids: ids.join(",") }, `stores-ticked.${format}`));
+    this.ticks = new Ticks(async (format, ids) => (await part("./exporting.js")).saveTicked(format, ids));
     this.keys = new Keys((ids) => this.showKeys(ids));
     this.filters = new Filters();
     this.wanted = null;
@@ -176,16 +175,9 @@ export class List {
     for (const box of this.body.querySelectorAll(".tick")) box.checked = this.ticks.ids.has(Number(box.closest("tr").dataset.id));
   }
 
-  /** Save what is found, or other stores, as a file. */
-  async export(format, which = this.q && { q: this.q }, name = "") {
-    say(words.list.exporting);
-    const query = new URLSearchParams({ format, ...(format === "csv" && { bom: "true" }), ...which });
-    const { status, data, headers } = await send(`export?${query}`, { timeout: 120_000, expects: FILES }).catch(() => ({}));
-    if (status !== 200) return notify(data?.message ?? words.notices.failed);
-    const named = /filename="([^"]+)"/.exec(headers.get("content-disposition") ?? "");
-    download(name || (named?.[1] ?? `stores.${format}`), data);
-    const formulas = Number(headers.get("formula-cells"));
-    if (formulas) notify(words.list.formulas(formulas));
+  /** Save what is shown as a file. */
+  async export(format) {
+    (await part("./exporting.js")).saveShown(format, this.wanted);
   }
 
   refuse(message) {

@@ -59,6 +59,7 @@ export const words = {
     exporting: "The export is being made",
     formulas: (count) =>
       `${plural(count, "cell begins", "cells begin")} with =, +, - or @, which a spreadsheet takes for a formula. Export Excel instead.`,
+    tooMany: (count) => `A file of a filtered list has at most ${stores(count)}. Add a search or a filter.`,
     more: "Show more", key: "Outside number", filters: "Sort and filter", sort: "Sort",
     sorts: {
       id: "By id", "-id": "By id, newest first", name: "By name", "-name": "By name, Z first",
@@ -179,7 +180,7 @@ export const words = {
         "changed since a day.",
       "Arrow keys move through the list, Enter opens a store, / goes to the search.",
       "F2 edits the row itself: Tab goes on to the next cell, Escape undoes.",
-      "Export gives what the search has found, as a file that can be imported again; Space, or a click on the box before a row, ticks " +
+      "Export gives what the list shows, as a file that can be imported again; Space, or a click on the box next to an id, ticks " +
         "single stores for it.",
     ],
     store: [
