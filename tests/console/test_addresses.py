@@ -176,19 +176,22 @@ FOREIGN: list[Any] = [
 ]
 
 
-def keep(page: Page, texts: list[str]) -> None:
-    """Put each text into the browser under each name that the console uses."""
+def keep(page: Page, text: str) -> None:
+    """Put a text into the browser under each name that the console uses, of this tab and of one
+    that is gone."""
     page.evaluate(
-        """(texts) => {
-          const names = ["token", "seen", "shortcut", "draft:25", "draft:new", "pending:25",
-            "pending:new", "pending:constructor", "pending:../imports", "draft:", "shared"];
-          for (const name of names) {
-            for (const area of [localStorage, sessionStorage]) {
-              area.setItem(`storekeeper /console/ ${name}`, texts[0]);
-            }
+        """(text) => {
+          const prefix = "storekeeper /console/ ";
+          const ofTab = ["draft:25", "draft:new", "draft:", "pending:25", "pending:new",
+            "pending:constructor", "pending:../imports"];
+          const tab = sessionStorage.getItem(`${prefix}tab`);
+          const names = ["token", "seen", "shortcut", "shared",
+            ...ofTab.flatMap((name) => [name, `${name}@gone`, `${name}@${tab}`])];
+          for (const area of [localStorage, sessionStorage]) {
+            for (const name of names) area.setItem(prefix + name, text);
           }
         }""",
-        texts,
+        text,
     )
 
 
@@ -197,10 +200,15 @@ def test_what_another_version_or_program_has_kept_in_the_browser_does_no_harm(
 ) -> None:
     page = open_console(shop)
     for text in ("{", *map(json.dumps, FOREIGN)):
-        keep(page.page, [text])
-        for address in ("?view=changes", "?store=new", "?store=25"):
-            page.open(address)
+        keep(page.page, text)
+        page.open("?store=25")
         expect(page.name).to_have_value("Store 25")
+        page.page.get_by_role("link", name="New store").press("Enter")
+        expect(page.page.locator("h1")).to_have_text("New store")
+        expect(page.name).to_have_value("")
+        page.page.get_by_role("link", name="Changes", exact=False).first.press("Enter")
+        page.sees("Recent changes")
+    page.open("?store=25")
     page.name.fill("Store 25!")
     page.button("Save").click()
     page.saved()

@@ -41,7 +41,7 @@ function draw() {
   node.hidden = !text;
   node.className = `notice ${kind}`;
   if (!text) return node.replaceChildren();
-  const parts = [kind === "warn" ? icon("alert") : icon("check"), h("span", {}, text), action, kind === "info" && close];
+  const parts = [kind === "warn" && icon("alert"), h("span", {}, text), action, kind === "info" && close];
   node.replaceChildren(...parts.filter(Boolean));
 }
 

@@ -1,9 +1,10 @@
 // Editing a store in its row of the list: name and address, with Tab from cell to cell and on to the next row.
 
 import { request } from "./api.js";
-import { h, say } from "./dom.js";
+import { h } from "./dom.js";
 import { forget, keep, recall } from "./keep.js";
 import { me } from "./me.js";
+import { notify } from "./notice.js";
 import { pending, write } from "./outbox.js";
 import { asShown, broken, content, equal, payload } from "./rules.js";
 import { words } from "./words.js";
@@ -60,7 +61,7 @@ export class RowEditing {
     const wrong = FIELDS.find((field) => broken(field, now[field]));
     if (wrong) {
       this.inputs[wrong].focus();
-      say(broken(wrong, now[wrong]));
+      notify(broken(wrong, now[wrong]));
       return false;
     }
     const { id, tag, base } = this;

@@ -261,7 +261,7 @@ export const words = {
       match === "name" ? "by its name" : match === "id" ? "by its id in this list" : `by your own “${match.replace(/^key:/, "")}”`,
     add: "not at all: all rows are new stores",
     adopt: "Give these numbers to the stores of the list that have the same name and address, instead of creating them again",
-    undoing: "Undoing the import…", undone: (count) => `${stores(count)} became what they were`,
+    undoing: "Undoing the import…", undone: (count) => `${stores(count)} became what ${count === 1 ? "it was" : "they were"}`,
     stays: ({ kept, created }) =>
       `${plural(kept, "store stays", "stores stay")} as they are, at least in part: ` +
       (created ? `${stores(created)} that the import created, which cannot be deleted, and ` : "") + "what was changed since.",
