@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from storeapi_check import beyond, reading, rejecting, responses, writing
+from storeapi_check import beyond, reading, rejecting, responses, sorting, writing
 from storeapi_check.client import CannotCheck, Client, Exchange, TooLarge, Unreachable
 from storeapi_check.documents import parse
 from storeapi_check.report import Report, as_json, as_text, complain
@@ -23,7 +23,14 @@ from storeapi_check.service import (
 )
 
 CONFORMS, VIOLATES, CANNOT_CHECK = 0, 1, 2
-RULES = [*reading.RULES, *writing.RULES, *rejecting.RULES, *beyond.RULES, *responses.RULES]
+RULES = [
+    *reading.RULES,
+    *writing.RULES,
+    *rejecting.RULES,
+    *beyond.RULES,
+    *sorting.RULES,
+    *responses.RULES,
+]
 RULES.sort(key=lambda rule: rule.late)  # rules that look at all responses come last
 MAX_ADDED = sum(rule.adds for rule in RULES) + 2
 """How many stores a run adds at most: those of the rules, and two that several rules share."""

@@ -25,6 +25,7 @@ from tests.storeapi_check.reference import (
     Store,
     served,
 )
+from tests.storeapi_check.sorting import Sorting
 from tests.storeapi_check.variants import VARIANTS
 
 for module in sorted(Path(__file__).parent.glob("wrong_*.py")):
@@ -137,7 +138,7 @@ def test_an_id_that_is_an_object_ends_no_run() -> None:
     assert "store-id-is-an-integer" in failed
 
 
-@pytest.mark.parametrize("service", [Reference, GenericReference, Announcing])
+@pytest.mark.parametrize("service", [Reference, GenericReference, Announcing, Sorting])
 def test_a_service_that_keeps_the_contract_conforms(service: type[Reference]) -> None:
     """What does not apply to its mode is skipped."""
     seen = report(service)
