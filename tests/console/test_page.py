@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 from playwright.sync_api import expect
 
+from tests.harness.client import until
 from tests.harness.console import (
     DESKTOP,
     HOSTILE,
@@ -213,6 +214,45 @@ def test_everything_is_done_without_a_mouse(shop: Running, open_console: Open) -
     expect(page.row(4).get_by_role("link")).to_be_focused()
     assert store_of(shop, 3)[0].endswith("!")
     put(shop, 3, HOSTILE[2])
+
+
+def test_the_list_is_edited_filtered_exported_and_undone_without_a_mouse(
+    shop: Running, open_console: Open
+) -> None:
+    ids = [add(shop, f"Kiosk {number}", f"{number} Pier") for number in range(2)]
+    page = open_console(shop, "?q=kiosk+pier")
+    keys, first = page.page.keyboard, page.row(ids[0]).get_by_role("link")
+    page.tab_to(first)
+    keys.press("Space")
+    page.tab_to(page.button("CSV of the ticked stores"), "Shift+Tab")
+    with page.page.expect_download():
+        keys.press("Enter")
+    page.tab_to(first)
+    keys.press("F2")
+    keys.press("End")
+    keys.type("!")
+    keys.press("Enter")
+    until(lambda: store_of(shop, ids[0])[0] == "Kiosk 0!")
+    page.tab_to(page.button("Undo"))
+    keys.press("Enter")
+    until(lambda: store_of(shop, ids[0])[0] == "Kiosk 0")
+    page.tab_to(page.button("No address"), "Shift+Tab")
+    keys.press("Space")
+    page.tab_to(page.button("Show all stores"))
+    put(shop, ids[1], "Kiosk 2", "1 Pier")
+    page.tab_to(page.page.get_by_role("link", name="Changes 1"), "Shift+Tab")
+    keys.press("Enter")
+    entry = page.page.locator(".entry").filter(has_text="Kiosk 2")
+    page.tab_to(entry.get_by_role("button", name="Undo"))
+    keys.press("Enter")
+    until(lambda: store_of(shop, ids[1])[0] == "Kiosk 1")
+    page.tab_to(page.button("Menu"), "Shift+Tab")
+    keys.press("Enter")
+    page.tab_to(page.button("Help"))
+    keys.press("Enter")
+    expect(page.page.get_by_role("dialog").locator("h2").first).to_have_text("Changes")
+    keys.press("Escape")
+    expect(page.page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_the_key_for_the_search_can_be_switched_off(shop: Running, open_console: Open) -> None:

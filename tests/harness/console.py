@@ -99,6 +99,15 @@ class Console:
     def saved(self) -> None:
         expect(self.page.locator(".status.good")).to_be_visible()
 
+    def tab_to(self, target: Locator, key: str = "Tab") -> None:
+        """Press Tab, or Shift+Tab, until what is meant has the focus."""
+        target.wait_for()
+        for _ in range(100):
+            if target.evaluate("(node) => node === document.activeElement"):
+                return
+            self.page.keyboard.press(key)
+        raise AssertionError(f"Tab never comes to {target}")
+
     def overhang(self) -> int:
         """Return by how many pixels the page is wider than the window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
