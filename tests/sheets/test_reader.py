@@ -232,7 +232,7 @@ def test_the_longest_name_of_a_column_of_keys_is_told(tmp_path: Path) -> None:
         file.write(f"name,key:{column},{'y' * 500}\nStore,7,\n".encode())
         with Reading(file, Layout(match=f"key:{column}")) as reading:
             assert reading.match == f"key:{column}"
-            assert reading.ignored == ["y" * 200 + "…"]
+            assert reading.unused == ["y" * 200 + "…"]
             assert [row.key for row in reading] == ["7"]
 
 

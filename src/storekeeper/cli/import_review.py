@@ -39,9 +39,10 @@ class Review:
     def __call__(self, plan: Plan) -> None:
         """Tell, ask and write. Raises CannotStart if the user does not agree."""
         if not self._is_locked:
-            if self._rows.ignored and not (plan.options.match or plan.options.add):
+            if self._rows.unused and not (plan.options.match or plan.options.add):
                 print_line(NO_KEYS)
             tell(plan)
+        self._rows.tell(plan.report)
         if self._describe:
             self._rows.describe(plan.report.problems)
         if plan.options.dry_run or plan.refuses:

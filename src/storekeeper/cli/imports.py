@@ -222,7 +222,7 @@ def _import_file(
         begins = is_new and not options.dry_run
         if not begins:
             database.prepare(upgrade=False)
-        if ignored := ", ".join(rows.ignored):
+        if ignored := ", ".join(rows.unused):
             print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
         for note in rows.notes:
             print_line(note)

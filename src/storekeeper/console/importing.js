@@ -156,6 +156,7 @@ export class Importing {
     const again = () => this.preview();
     const cancel = button(words.cancel, () => this.begin(), { class: "quiet" });
     const { unused } = reading;
+    const dropped = (preview?.report.dropped ?? []).filter((name) => !look.dropped.includes(name));
     this.progress = h("progress", { hidden: true, "aria-label": words.import.reading });
     this.node.replaceChildren(
       h("div", { class: "heading" }, h("h1", { id: "import-title", tabindex: "-1" }, words.import.of(this.name)), cancel),
@@ -167,7 +168,8 @@ export class Importing {
         h("summary", {}, words.import.read(look, number(look.rows))),
         h("div", { class: "map" }, fileControls(reading, (parameters) => this.look(parameters)))),
       h("ul", { class: "hints" }, look.notes.map((text) => h("li", { class: "warn" }, text)),
-        unused.length ? h("li", {}, words.import.unused(unused.join(", "))) : null),
+        unused.length ? h("li", {}, words.import.unused(unused.join(", "))) : null,
+        dropped.length ? h("li", { class: "warn" }, words.import.dropped(dropped.join(", "))) : null),
       this.progress,
       ...(preview ? [...this.options(preview), preview.node, this.footer(preview)] : []),
     );

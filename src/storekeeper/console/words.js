@@ -267,6 +267,7 @@ export const words = {
       (created ? `${stores(created)} that the import created, which cannot be deleted, and ` : "") + "what was changed since.",
     shorten: `Shorten names with more than ${MAX_NAME} characters`,
     unused: (names) => `Not used: ${names}`,
+    dropped: (names) => `Not used, although it looks like a part of an address: ${names}`,
     filter: "Show only",
     kinds: {
       bad: "not valid", conflicts: "changed here after your export", created: "new", replaced: "changed", unchanged: "unchanged",

@@ -166,8 +166,20 @@ class Counts(msgspec.Struct, rename="camel"):
     last: str | None = msgspec.field(default=None, name="to")
 
 
-class Report(Counts, rename="camel"):
-    """The counts, and the first MAX_LISTED of problems and of changes."""
+class Told(Counts, rename="camel"):
+    """The counts, and what the file says besides its rows: its `unused` columns, those of them
+    that look like a part of an address (`dropped`), and `notes`, sentences for people.
+
+    All of this is known again from the file when an import is replayed, so that no key keeps it.
+    """
+
+    unused: list[str] = msgspec.field(default_factory=list)
+    dropped: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+
+
+class Report(Told, rename="camel"):
+    """The same, and the first MAX_LISTED of problems and of changes."""
 
     problems: list[Problem] = msgspec.field(default_factory=list)
     changes: list[ListedChange] = msgspec.field(default_factory=list)

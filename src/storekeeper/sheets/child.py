@@ -90,9 +90,9 @@ def answer(question: Question, file: int, *others: int) -> Iterator[Message]:
         rows = SheetRows(sheet, asked.layout)
         match asked:
             case AskRows():
-                ignored = rows.columns.ignored[: protocol.MAX_LISTED_COLUMNS]
-                dropped = [name for name in ignored if role_of(name) in ADDRESS_ROLES]
-                columns = (_shown(ignored), rows.columns.attached, _shown(dropped))
+                unused = rows.columns.unused[: protocol.MAX_LISTED_COLUMNS]
+                dropped = [name for name in unused if role_of(name) in ADDRESS_ROLES]
+                columns = (_shown(unused), rows.columns.attached, _shown(dropped))
                 yield Header(rows.match, *columns, import_notes(sheet, rows))
                 yield from _batches(rows, file)
             case AskCells():

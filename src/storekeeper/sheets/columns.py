@@ -33,7 +33,7 @@ class Columns:
     """The columns of a file, by its header; `maps` says from which columns a field comes. Raises
     BadFile.
 
-    `match` is "id", "name", a column as the file has its name, or None. `ignored` are the
+    `match` is "id", "name", a column as the file has its name, or None. `unused` are the
     columns that mean nothing. With `is_look`, neither name nor address must be said.
     """
 
@@ -66,7 +66,7 @@ class Columns:
         self.attached, self.attach = None, None
         if attach is not None:
             self.attached, self.attach = self._keyed(attach, "attach")
-        self.ignored = [
+        self.unused = [
             name for place, name in enumerate(self.names) if name and place not in self._used
         ]
 

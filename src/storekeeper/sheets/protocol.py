@@ -42,7 +42,7 @@ MAX_DESCRIBED_BYTES = 5 * MAX_DESCRIBED
 """Bytes of messages with these rows."""
 
 MAX_LISTED_COLUMNS = 100
-"""Ignored columns that the reader names to the service."""
+"""Unused columns that the reader names to the service."""
 
 MAX_PROBLEM_LENGTH = 10_000
 """Characters of why a file cannot be read."""
@@ -129,7 +129,7 @@ class Header(msgspec.Struct, tag=True, frozen=True):
     and what else to say about the file."""
 
     match: _Text | None
-    ignored: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)]
+    unused: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)]
     attach: _Text | None = None
     dropped: Annotated[list[_Text], Meta(max_length=MAX_LISTED_COLUMNS)] = []
     notes: Annotated[list[_Note], Meta(max_length=10)] = []

@@ -7,7 +7,7 @@ from typing import IO, NamedTuple, Self
 
 import msgspec
 
-from storekeeper.domain.intake import SheetRow
+from storekeeper.domain.intake import SheetRow, Told
 from storekeeper.domain.problems import WORDS, Problem, decode_wrong
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.look_types import Look
@@ -53,7 +53,7 @@ class Reading:
             raise _unasked(header)
         self.match = header.match
         self.attach = header.attach
-        self.ignored = header.ignored
+        self.unused = header.unused
         self.dropped = header.dropped
         self.notes = header.notes
 
@@ -79,6 +79,10 @@ class Reading:
     def stop(self) -> None:
         """End the process that reads, also while another thread takes its rows."""
         self._reader.stop()
+
+    def tell(self, report: Told) -> None:
+        """Add to a report what the file says besides its rows."""
+        report.unused, report.dropped, report.notes = self.unused, self.dropped, self.notes
 
     def describe(self, problems: Sequence[Problem]) -> None:
         """Add the rows of the file to problems, which ascend by line, cut as a report shows

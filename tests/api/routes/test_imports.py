@@ -86,6 +86,7 @@ async def test_the_response_has_the_counts_the_version_and_the_changes(tmp_path:
             "from": f"1.{version.partition('.')[2]}",
             "to": version,
             "version": version,
+            **{name: [] for name in ("unused", "dropped", "notes")},
             "problems": [],
             "changes": [
                 {"line": 2, "id": 1, "old": None, "new": {"name": "Alpha", "address": "1 Road"}},
@@ -302,6 +303,23 @@ async def test_an_import_depends_on_the_tag_and_is_carried_out_once_with_its_key
         assert (await send(service, "add", "name\nGamma\n", *key)).status == 422
         assert (await send(service, "add&skip-bad", "name\nBeta\n", *key)).status == 422
         assert await names(service) == ["Alpha", "Beta"]
+
+
+async def test_the_report_and_its_replay_say_what_the_file_has_besides_its_rows(
+    tmp_path: Path,
+) -> None:
+    text = "Our stores\n\nname,address,Suite,Phone\nAlpha,1 Road,2,555\n"
+    query, key = "header-row=3&map=name=name&map=address=address", "Idempotency-Key: once"
+    async with inside(tmp_path) as service:
+        for target, fields in ((f"{query}&dry-run", ()), (query, (key,)), (query, (key,))):
+            done = (await send(service, target, text, *fields)).json
+            assert done["created"] == 1
+            assert (done["unused"], done["dropped"]) == (["Suite", "Phone"], ["Suite"])
+            assert done["notes"] == [
+                "Line 1 is above the names of the columns, so not imported: Our stores"
+            ]
+        assert "changes" not in done, "of a replay"
+        assert await names(service) == ["Alpha"]
 
 
 async def test_an_import_needs_a_token_that_may_write_and_its_changes_say_whose(

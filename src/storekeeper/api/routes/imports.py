@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from storekeeper.api.plan import Planner, RequestPlan, constant
 from storekeeper.api.preconditions import REPLAYED, Preconditions, check_coding, read_preconditions
@@ -24,7 +24,7 @@ from storekeeper.concurrency.interruption import Interruption
 from storekeeper.concurrency.threads import run_in_thread
 from storekeeper.domain import import_plan
 from storekeeper.domain.errors import InvalidInput, Outcome, Unavailable
-from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, Report
+from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, Report, Told
 from storekeeper.domain.problems import Problem
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.http.request import Request, field
@@ -227,7 +227,10 @@ class Imports:
         try:
             done = await self._collection.in_session(work, LOCK_TIMEOUT)
             if isinstance(done, Counts):
-                return Response(_encode(done), REPLAYED, tag=_tag(done))
+                replay = Told(**asdict(done))
+                rows.tell(replay)
+                return Response(_encode(replay), REPLAYED, tag=_tag(replay))
+            rows.tell(done.report)
             body, status, current = done.report, 200, _tag(done.report)
         except Refused as refused:
             body = _Refusal(422, phrase(422), str(refused), problems=refused.report.problems)
