@@ -3,7 +3,7 @@
 import tracemalloc
 from collections.abc import Iterator
 
-from storekeeper.domain.import_plan import Base, Found, Outcome, Plan
+from storekeeper.domain.import_plan import Base, FieldIs, Found, ImportPlan
 from storekeeper.domain.intake import Import, Numbers
 
 NUMBERS = Numbers(10, 10, "abcdefgh", 0)
@@ -13,7 +13,7 @@ def found(rows: int) -> Iterator[Found]:
     """Yield rows that mean stores, and every second of them with a key again."""
     nothing = dict.fromkeys(Found._fields)
     of_all = {"store_version": 1, "matches": 1, "base": Base.IGNORED, "changes": 1}
-    of_all |= {"name_is": Outcome.WRITE, "address_is": Outcome.KEEP, "remembers": 0, "attaches": 0}
+    of_all |= {"name_is": FieldIs.WRITE, "address_is": FieldIs.KEEP, "remembers": 0, "attaches": 0}
     texts = {"given": "Name", "name": "Name"}
     for place in range(1, rows + 1):
         first = place - 1 if place % 2 == 0 else None
@@ -23,7 +23,7 @@ def found(rows: int) -> Iterator[Found]:
 
 def test_what_is_kept_of_rows_does_not_grow_with_the_file() -> None:
     def peak(rows: int) -> int:
-        plan = Plan(Import("id", skip_bad=True), NUMBERS, lambda _line, _why: None)
+        plan = ImportPlan(Import("id", skip_bad=True), NUMBERS, lambda _line, _why: None)
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]
         for _ in plan.decide(found(rows)):

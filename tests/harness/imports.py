@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Counts, Import, Reject
 from storekeeper.sheets.protocol import layout_of
 from storekeeper.sheets.records import open_sheet
@@ -20,15 +20,15 @@ def import_into(
     data: str,
     match: str | None = None,
     *,
-    review: Callable[[Plan], None] = lambda _: None,
+    review: Callable[[ImportPlan], None] = lambda _: None,
     begin_rejects: Callable[[], Reject] = intake.keep_no_rejects,
     **order: Any,
-) -> Plan:
+) -> ImportPlan:
     """Import a file with this content; `order` says how."""
     done = import_or_replay(
         database, data, match, review=review, begin_rejects=begin_rejects, **order
     )
-    assert isinstance(done, Plan)
+    assert isinstance(done, ImportPlan)
     return done
 
 
@@ -37,10 +37,10 @@ def import_or_replay(
     data: str,
     match: str | None = None,
     *,
-    review: Callable[[Plan], None] = lambda _: None,
+    review: Callable[[ImportPlan], None] = lambda _: None,
     begin_rejects: Callable[[], Reject] = intake.keep_no_rejects,
     **options: Any,
-) -> Plan | Counts:
+) -> ImportPlan | Counts:
     """Import a file with this content, or return the result of an earlier import with the same
     key."""
     order = Import(match, **options)
@@ -58,7 +58,7 @@ def import_or_replay(
         )
 
 
-def counts(done: Plan) -> dict[str, int]:
+def counts(done: ImportPlan) -> dict[str, int]:
     """Return the counts of an import that are not 0."""
     report = done.report
     names = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Import, NeedsMatch, SheetRow
 from storekeeper.domain.stores import Payload
 from storekeeper.storage.collection import Collection
@@ -30,7 +30,7 @@ def load_into(
         plan = import_rows(session, rows_of(payloads), Import(add=not only_if_empty))
     except NeedsMatch:
         return range(0)
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, ImportPlan)
     return plan.ids
 
 

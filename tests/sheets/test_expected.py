@@ -12,7 +12,7 @@ import xlsxwriter  # type: ignore[import-untyped]  # it has no types
 from msgspec.structs import replace
 
 from storekeeper.api.query import parse_import_query
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Import
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.look import as_query, import_notes, look_at, refuse_unsaid
@@ -170,7 +170,7 @@ def look(data: bytes, keys: list[str] | None = None, *, is_empty: bool = True, *
     return look_at(sheet, AskLook(layout, keys or [], is_empty))
 
 
-def import_as(found: Look, data: bytes, database: Sqlite) -> tuple[Plan, Stores]:
+def import_as(found: Look, data: bytes, database: Sqlite) -> tuple[ImportPlan, Stores]:
     """Import a file as a look proposes it; return what was done, and the stores by their ids."""
     order = parse_import_query(as_query(found.parameters).encode())
     make(database.url)
@@ -178,13 +178,13 @@ def import_as(found: Look, data: bytes, database: Sqlite) -> tuple[Plan, Stores]
         return _imported(session, data, order)
 
 
-def _imported(session: Any, data: bytes, order: Import) -> tuple[Plan, Stores]:
+def _imported(session: Any, data: bytes, order: Import) -> tuple[ImportPlan, Stores]:
     layout = layout_of(order)
     sheet = open_sheet(io.BytesIO(data), layout)
     refuse_unsaid(sheet, layout)
     rows = SheetRows(sheet, layout)
     done = intake.import_rows(session, rows, replace(order, match=rows.match, skip_bad=True))
-    assert isinstance(done, Plan)
+    assert isinstance(done, ImportPlan)
     stores = {id: (name, address) for id, name, address in session.execute(_STORES)}
     return done, stores
 

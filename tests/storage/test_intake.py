@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storekeeper.domain.commands import Create
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, SheetRow
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.search import folded
@@ -315,7 +315,7 @@ class TestImport:
         exported = version(database)
         plans: list[dict[str, int]] = []
 
-        def review(plan: Plan) -> None:
+        def review(plan: ImportPlan) -> None:
             plans.append(
                 {
                     "created": plan.report.created,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from storekeeper.domain.changes import Cursor, parse_cursor
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Import
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.undo import Undo, UndoPlan
@@ -250,7 +250,7 @@ class Merging(RuleBasedStateMachine):
             *((f"k{id}", *each) for id, each in self.source.items()),
         ]
 
-    def _import(self, format: str, rows: list[tuple[Any, ...]], options: Import) -> Plan:
+    def _import(self, format: str, rows: list[tuple[Any, ...]], options: Import) -> ImportPlan:
         header, *lines = rows
         file = io.BytesIO()
         writing.write(file, format, header, iter(lines))
@@ -259,7 +259,7 @@ class Merging(RuleBasedStateMachine):
         matched = msgspec.structs.replace(options, match=read_rows.match)
         with databases.database(self.database.url).session() as session:
             plan = intake.import_rows(session, read_rows, matched)
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, ImportPlan)
         return plan
 
     def _keep(self, plan: Any, made: Made) -> None:
@@ -274,7 +274,7 @@ class Merging(RuleBasedStateMachine):
         assert found == self.model.now
         assert {id: read(content) for id, *content in memory} == self.model.memory  # type: ignore[arg-type]  # two texts
 
-    def _in_conflict(self, plan: Plan) -> set[int | None]:
+    def _in_conflict(self, plan: ImportPlan) -> set[int | None]:
         found = {each.id for each in plan.report.problems if each.reason is Reason.CONFLICT}
         self.met["conflict"] += len(found)
         return found

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from storekeeper.domain.errors import InvalidInput
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Refused, Resolution
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import Payload
@@ -39,7 +39,7 @@ def sheet(*rows: tuple[object, ...], columns: str = "Key,name,address") -> str:
     return "\n".join([columns, *lines, ""])
 
 
-def nightly(database: Database, *rows: tuple[object, ...], **options: Any) -> Plan:
+def nightly(database: Database, *rows: tuple[object, ...], **options: Any) -> ImportPlan:
     """Import what a source gives: rows of key, name and address."""
     return import_into(database, sheet(*rows), "Key", **options)
 
@@ -260,7 +260,7 @@ class TestSources:
         row = ("7", "Alpha", THEIRS)
         plans: list[int] = []
 
-        def decide(plan: Plan) -> None:
+        def decide(plan: ImportPlan) -> None:
             plans.append(plan.report.replaced)
             if len(plans) == 1:
                 nightly(database, row, decisions=(Resolution(2, 2, present=("address",)),))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storekeeper.domain.errors import CannotStart, Outcome, StorekeeperError, Unavailable
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.stores import Payload
 from storekeeper.domain.tokens import Token
 from storekeeper.storage import copying, databases, tokens
@@ -93,7 +93,7 @@ def test_an_import_that_began_before_writes_nothing_even_if_it_changes_no_store(
     import_into(database, "Key,name\n7,A\n", "Key")
     import_into(database, "id,name\n1,B\n", "id")
 
-    def move(_plan: Plan) -> None:
+    def move(_plan: ImportPlan) -> None:
         copy(database.url, target)
 
     with pytest.raises(Unavailable) as refused:

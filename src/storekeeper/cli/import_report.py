@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from storekeeper.cli.results import report
 from storekeeper.cli.terminal import counted, print_line, print_lines
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Report
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, Group, Problem, shown, words_of
 from storekeeper.domain.reasons import Reason
@@ -41,7 +41,7 @@ def remedy(report: Report) -> str:
     return f"fix the file, or repeat with {', and '.join(ways)}"
 
 
-def tell(plan: Plan) -> None:
+def tell(plan: ImportPlan) -> None:
     """Say what is wrong with the rows of an import, and what it leaves as it is."""
     groups, report = plan.groups(), plan.report
     for group in groups[:_MAX_GROUPS]:
@@ -92,7 +92,7 @@ def _content(content: Mapping[str, str | None]) -> str:
     )
 
 
-def tell_end(plan: Plan, target: str, *, is_new: bool, json: bool, as_notes: bool) -> None:
+def tell_end(plan: ImportPlan, target: str, *, is_new: bool, json: bool, as_notes: bool) -> None:
     """Print what an import did, or would, as notes if something else is on standard output."""
     lines = _result(plan, target, is_new=is_new)
     if as_notes:
@@ -101,7 +101,7 @@ def tell_end(plan: Plan, target: str, *, is_new: bool, json: bool, as_notes: boo
         report(plan.report, *lines, json=json)
 
 
-def _result(plan: Plan, target: str, *, is_new: bool) -> Iterator[str]:
+def _result(plan: ImportPlan, target: str, *, is_new: bool) -> Iterator[str]:
     done = plan.report
     counts = [
         f"{counted(done.created, 'store')} created{_as_ids(plan.ids)}",

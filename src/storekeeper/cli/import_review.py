@@ -6,7 +6,7 @@ from storekeeper.cli.import_report import tell
 from storekeeper.cli.rejects import Rejects
 from storekeeper.cli.terminal import ask, counted, print_line
 from storekeeper.domain.errors import CannotStart
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.sheets.reading import Reading
 
 MAX_UNASKED = 10
@@ -36,7 +36,7 @@ class Review:
         self._approved = sys.maxsize if yes else MAX_UNASKED
         self._is_locked = False
 
-    def __call__(self, plan: Plan) -> None:
+    def __call__(self, plan: ImportPlan) -> None:
         """Tell, ask and write. Raises CannotStart if the user does not agree."""
         if not self._is_locked:
             if self._rows.unused and not (plan.options.match or plan.options.add):

@@ -33,7 +33,7 @@ from storekeeper.cli.terminal import (
     system_user,
 )
 from storekeeper.domain.errors import CannotStart, InvalidInput, Missing, Outcome, Unavailable
-from storekeeper.domain.import_plan import Plan
+from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Import, NeedsMatch, OnConflict, Refused, SheetRow
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_NAME_LENGTH
@@ -239,7 +239,7 @@ def _import_file(
             before_commit=ignore_interrupts,
             begin_rejects=rejects.begin if rejects else intake.keep_no_rejects,
         )
-        assert isinstance(plan, Plan)  # without a key, there is no replay
+        assert isinstance(plan, ImportPlan)  # without a key, there is no replay
         if plan.refuses:  # a dry run
             print_lines(changes_of(plan.report))
             raise Refused(plan.report)

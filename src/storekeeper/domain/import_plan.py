@@ -1,7 +1,7 @@
 """Domain: what the rows of a file do to a collection, decided by one pure class (decisions 59, 62).
 
 The database compares each row with its store and with their base, field by field, and says what
-each field is to be: an `Outcome`. A `Plan` makes a `Decision` of that.
+each field is to be: a `FieldIs`. An `ImportPlan` makes a `Decision` of that.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from storekeeper.domain.search import folded_texts
 from storekeeper.domain.stores import MAX_NAME_LENGTH, Payload
 
 
-class Outcome(IntEnum):
+class FieldIs(IntEnum):
     """What becomes of one field of a store."""
 
     KEEP = 0
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     """What the database has for a row.
 
     `id` and `store_version` are of the store that it means, if there is one; `matches` is how many
-    have its key, two at most. `base` is a `Base`, and `name_is` and `address_is` are an `Outcome`.
+    have its key, two at most. `base` is a `Base`, and `name_is` and `address_is` are a `FieldIs`.
     `changes` says whether the content would be another. Rows with one key begin at `first_line`,
     and the last of them at `last_line`; None if there is only one. So do those that attach one key,
     from `first_attach` to `last_attach`. `given` is the name in the file,
@@ -91,7 +91,7 @@ class Decision(NamedTuple):
     """What a row becomes: the change `seq` of the store `id`; from then on there are `total`
     stores. Without a `seq` only the source's memory changes.
 
-    `name_is` and `address_is` are an `Outcome`. `attaches` is 1 if the store gets a key, and
+    `name_is` and `address_is` are a `FieldIs`. `attaches` is 1 if the store gets a key, and
     `remembers` is 1 if the source's memory becomes what the row has.
     """
 
@@ -116,7 +116,7 @@ class InConflict(NamedTuple):
     address_is: int
 
 
-class Plan:
+class ImportPlan:
     """Decides what the rows of a file do to a collection with these numbers, which knows the keys
     of its stores by this `column`.
 
@@ -204,7 +204,7 @@ class Plan:
             report.adopted += 1
             report.replaced += 1
             return self._change(row, row.like)
-        if Outcome.CONFLICT in (row.name_is, row.address_is):
+        if FieldIs.CONFLICT in (row.name_is, row.address_is):
             report.conflicts += 1
             if len(self.in_conflict) < MAX_LISTED:
                 self.in_conflict.append(InConflict(row.place, row.name_is, row.address_is))
@@ -236,7 +236,7 @@ class Plan:
 
     def _wrong_name(self, row: Found) -> list[Wrong]:
         """Return what is wrong with a name that would be written."""
-        is_written = row.name_is == Outcome.WRITE and row.like is None
+        is_written = row.name_is == FieldIs.WRITE and row.like is None
         if row.id is None and row.like is None and row.given is None:
             return [Wrong("name", "", Reason.REQUIRED)]
         if not is_written or row.given is None or row.name is None:
@@ -270,7 +270,7 @@ class Plan:
         return []
 
     def _conflict(self, row: Found) -> Wrong:
-        differs = " and ".join(_in_conflict(row))
+        differs = " and ".join(fields_in_conflict(row.name_is, row.address_is))
         if row.version is None:
             column, value = self.options.match or "", row.key or ""
             message = f"Store {row.id} and the row differ in {differs}, and both changed"
@@ -299,7 +299,7 @@ class Plan:
         text, folded_name = folded_texts(row.name, row.address)
         name_is, address_is = row.name_is, row.address_is
         if row.like is not None:
-            name_is = address_is = Outcome.KEEP
+            name_is = address_is = FieldIs.KEEP
         return Decision(
             seq,
             row.place,
@@ -315,9 +315,10 @@ class Plan:
         )
 
 
-def _in_conflict(row: Found) -> list[str]:
-    outcomes = zip(Payload.__struct_fields__, (row.name_is, row.address_is), strict=True)
-    return [name for name, outcome in outcomes if outcome == Outcome.CONFLICT]
+def fields_in_conflict(name_is: int, address_is: int) -> list[str]:
+    """Return the fields whose `FieldIs` is a conflict."""
+    fields = zip(Payload.__struct_fields__, (name_is, address_is), strict=True)
+    return [name for name, is_ in fields if is_ == FieldIs.CONFLICT]
 
 
 def _repeated(column: str, first: int | None, last: int | None) -> str:

@@ -1,8 +1,8 @@
 """Domain: what to import, and how, and the report of it (decisions 42, 52, 53, 55).
 
 `cli.imports` or `api.routes.imports` gets a file, `sheets.rows` makes a `SheetRow` of each of its
-rows, `storage.intake` puts them into a temporary table, asks an `import_plan.Plan` what becomes of
-each, and writes that.
+rows, `storage.intake` puts them into a temporary table, asks an `ImportPlan` what becomes of each,
+and writes that.
 """
 
 from collections.abc import Callable, Mapping

@@ -152,9 +152,17 @@ class UndoPlan:
             return None
         report.undone += 1
         seq = self.numbers.version + report.undone
-        outcome = (row.name_is, row.address_is, row.key_is)
-        texts = (folded(row.name, row.address), fold(row.name))
-        return Undone(seq, row.seq, row.id, row.previous, *outcome, *texts)
+        return Undone(
+            seq,
+            row.seq,
+            row.id,
+            row.previous,
+            row.name_is,
+            row.address_is,
+            row.key_is,
+            folded(row.name, row.address),
+            fold(row.name),
+        )
 
     def _keep(self, kept: Kept) -> None:
         self.report.kept += 1

@@ -7,7 +7,7 @@ import msgspec
 
 from storekeeper.domain.changes import Cursor
 from storekeeper.domain.errors import Unavailable
-from storekeeper.domain.import_plan import Outcome, Plan
+from storekeeper.domain.import_plan import FieldIs, ImportPlan
 from storekeeper.domain.intake import Counts, Import
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH
 from storekeeper.storage.sessions import Session
@@ -20,8 +20,8 @@ _RESOLVED = f"{_CHANGED} LEFT JOIN resolved ON resolved.line = staged.line"
 
 def _value(field: str, new: str, resolved: str) -> str:
     """Return the expression of a field of a store after the change."""
-    return f"""CASE decided.{field}_is WHEN {Outcome.WRITE:d} THEN {new}
-      WHEN {Outcome.DECIDED:d} THEN {resolved} ELSE stores.{field} END"""
+    return f"""CASE decided.{field}_is WHEN {FieldIs.WRITE:d} THEN {new}
+      WHEN {FieldIs.DECIDED:d} THEN {resolved} ELSE stores.{field} END"""
 
 
 _SHOWN = f"1, {MAX_SHOWN_LENGTH + 1}"
@@ -43,7 +43,7 @@ _REPLACE = f"""UPDATE stores SET version = seq, folded = decided.folded,
 _NAMED = f""", folded_name = decided.folded_name,
     name = {_value("name", "decided.new_name", "decided.resolved_name")}"""
 # Where the name stays, its two indexes stay as they are.
-_REPLACEMENTS = (("", f"= {Outcome.KEEP:d}"), (_NAMED, f"<> {Outcome.KEEP:d}"))
+_REPLACEMENTS = (("", f"= {FieldIs.KEEP:d}"), (_NAMED, f"<> {FieldIs.KEEP:d}"))
 _ADD_CHANGES = f"""INSERT INTO {{table}} ({", ".join(CHANGES)})
   SELECT seq, stores.id, {", ".join(f"stores.{name}" for name in CONTENT)}, $1, total, $2,
     CAST($3 AS text)
@@ -84,7 +84,7 @@ def listed(options: Import) -> str:
     return _LISTED.format(new_name=new_name(options))
 
 
-def write(session: Session, plan: Plan, now: int) -> None:
+def write(session: Session, plan: ImportPlan, now: int) -> None:
     """Write what a plan decided, as of `now`; complete its report."""
     options, report, before = plan.options, plan.report, plan.numbers
     version = before.version + plan.changes
@@ -112,7 +112,7 @@ def _replace(session: Session, new_name: str) -> int:
     )
 
 
-def _write_keys(session: Session, plan: Plan) -> None:
+def _write_keys(session: Session, plan: ImportPlan) -> None:
     values = (plan.column,)
     if plan.report.replaced:
         session.write(_ADD_KEY_CHANGES, values)

@@ -5,12 +5,17 @@ they are compared again only if there was a change in between.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import NamedTuple
 
-from storekeeper.domain import import_plan
 from storekeeper.domain.changes import Cursor
 from storekeeper.domain.errors import InvalidInput
-from storekeeper.domain.import_plan import Decision, Found, InConflict, Plan
+from storekeeper.domain.import_plan import (
+    Decision,
+    Found,
+    ImportPlan,
+    InConflict,
+    fields_in_conflict,
+)
 from storekeeper.domain.intake import (
     Counts,
     Import,
@@ -27,10 +32,28 @@ from storekeeper.domain.stores import MAX_INTEGER
 from storekeeper.storage import clock, staging
 from storekeeper.storage.import_writing import listed, write
 from storekeeper.storage.sessions import Session, numbers_of, replayed, require_tag
-from storekeeper.storage.sql import CONTENT
 
 CHUNK = 10_000
 """Rows that are compared with the stores at once, so that memory does not grow with the file."""
+
+
+class _RowInConflict(NamedTuple):
+    """What `staging.conflicts` selects of a row, of its base and of its store."""
+
+    line: int
+    name_is: int
+    address_is: int
+    store_version: int
+    has_address: int
+    base_name: str | None
+    base_address: str | None
+    old_name: str
+    old_address: str | None
+    given_name: str | None
+    given_address: str | None
+    at: int
+    by: str | None
+    user: str | None
 
 
 def keep_no_rejects() -> Reject:
@@ -43,11 +66,11 @@ def import_rows(
     rows: Iterable[SheetRow],
     options: Import,
     *,
-    review: Callable[[Plan], None] = lambda _: None,
+    review: Callable[[ImportPlan], None] = lambda _: None,
     before_commit: Callable[[], None] = lambda: None,
     check: Callable[[], None] = lambda: None,
     begin_rejects: Callable[[], Reject] = keep_no_rejects,
-) -> Plan | Counts:
+) -> ImportPlan | Counts:
     """Import the rows of a file, all or none; return what was done, only its counts if this is
     a replay.
 
@@ -99,7 +122,7 @@ def _delete_repeats(session: Session, options: Import) -> int:
     return repeats
 
 
-def _refuse(plan: Plan) -> None:
+def _refuse(plan: ImportPlan) -> None:
     if plan.refuses:
         raise Refused(plan.report)
 
@@ -134,14 +157,14 @@ def _make_plan(
     repeats: int,
     check: Callable[[], None],
     begin_rejects: Callable[[], Reject],
-) -> Plan:
+) -> ImportPlan:
     numbers = numbers_of(session)
     require_tag(options.if_match, numbers)
     _require_match(options, numbers)
     column = None
     if options.attaches is not None:
         column = known_column(session, options.attaches)
-    plan = Plan(options, numbers, begin_rejects(), column)
+    plan = ImportPlan(options, numbers, begin_rejects(), column)
     for table in (
         "decided",
         "in_conflict",
@@ -179,37 +202,30 @@ def _find_adoptable(session: Session, column: str | None, check: Callable[[], No
     session.execute(staging.FIND_ADOPTABLE, (column,))
 
 
-def _describe_conflicts(session: Session, plan: Plan) -> None:
+def _describe_conflicts(session: Session, plan: ImportPlan) -> None:
     """Add to the problems of the report what the rows and the stores in conflict have."""
     session.fill("in_conflict", InConflict._fields, plan.in_conflict)
     column = plan.column if plan.options.key_column is not None else None
     values = (0, MAX_INTEGER, *staging.parameters(plan.numbers, column))
     found = session.execute(staging.conflicts(plan.options), values)
-    of_lines = {row[0]: _conflict(plan.numbers.epoch, *row[1:]) for row in found}
+    rows = {row.line: row for row in map(_RowInConflict._make, found)}
     for problem in plan.report.problems:
         if problem.reason is Reason.CONFLICT:
-            problem.conflict = of_lines[problem.line]
+            problem.conflict = _conflict(plan.numbers.epoch, rows[problem.line])
 
 
-def _conflict(
-    epoch: str,
-    name_is: int,
-    address_is: int,
-    version: int,
-    has_address: int,
-    *more: Any,
-) -> Conflict:
-    *texts, at, by, user = more
-    base, present, row = (shown_texts(*texts[place : place + 2]) for place in (0, 2, 4))
-    if row["name"] is None:
-        row["name"] = present["name"]
-    if not has_address:
-        row["address"] = present["address"]
-    outcomes = zip(CONTENT, (name_is, address_is), strict=True)
-    fields = [name for name, each in outcomes if each == import_plan.Outcome.CONFLICT]
-    seen = str(Cursor(version, epoch))
+def _conflict(epoch: str, row: _RowInConflict) -> Conflict:
+    base = shown_texts(row.base_name, row.base_address)
+    present = shown_texts(row.old_name, row.old_address)
+    given = shown_texts(row.given_name, row.given_address)
+    if given["name"] is None:
+        given["name"] = present["name"]
+    if not row.has_address:
+        given["address"] = present["address"]
     known = None if base == {"name": None, "address": None} else base
-    return Conflict(fields, seen, known, present, row, clock.utc(at), by, user)
+    fields = fields_in_conflict(row.name_is, row.address_is)
+    seen = str(Cursor(row.store_version, epoch))
+    return Conflict(fields, seen, known, present, given, clock.utc(row.at), row.by, row.user)
 
 
 def shown_texts(name: str | None, address: str | None) -> dict[str, str | None]:
@@ -217,6 +233,14 @@ def shown_texts(name: str | None, address: str | None) -> dict[str, str | None]:
     return {"name": name and shown(name), "address": address and shown(address)}
 
 
-def _listed(line: int, id: int, is_new: int, *texts: str | None) -> ListedChange:
-    old = None if is_new else shown_texts(*texts[:2])
-    return ListedChange(line, id, old, shown_texts(*texts[2:]))
+def _listed(
+    line: int,
+    id: int,
+    is_new: int,
+    old_name: str | None,
+    old_address: str | None,
+    name: str,
+    address: str | None,
+) -> ListedChange:
+    old = None if is_new else shown_texts(old_name, old_address)
+    return ListedChange(line, id, old, shown_texts(name, address))

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from msgspec import UNSET, UnsetType
 
-from storekeeper.domain.import_plan import Base, Outcome
+from storekeeper.domain.import_plan import Base, FieldIs
 from storekeeper.domain.intake import FieldName, Import, Numbers, Resolution, SheetRow
 from storekeeper.domain.problems import MAX_SHOWN_LENGTH
 from storekeeper.domain.search import BLANKS, MAX_SEARCHED_LENGTH, like_text
@@ -38,7 +38,7 @@ TABLES = (
     "repeated (key text PRIMARY KEY, first_line bigint, last_line bigint)",
     "repeated_attach (key text PRIMARY KEY, first_line bigint, last_line bigint)",
     "in_conflict (place INTEGER PRIMARY KEY, name_is bigint, address_is bigint)",
-    # Each `_is` is an `Outcome`, null if nothing was decided; the texts are for DECIDED.
+    # Each `_is` is a `FieldIs`, null if nothing was decided; the texts are for DECIDED.
     """resolved (line INTEGER PRIMARY KEY, seen bigint, name_is bigint, name text,
       address_is bigint, address text)""",
     # The stores whose names an export changes, by the name that it has there.
@@ -108,14 +108,14 @@ def resolved(options: Import, numbers: Numbers) -> Iterator[tuple[object, ...]]:
 def _decided(
     each: Resolution, field: FieldName, text: str | UnsetType | None
 ) -> tuple[int | None, str | None]:
-    """Return the `Outcome` of a field that a person decided, and its text if it gets another."""
+    """Return the `FieldIs` of a field that a person decided, and its text if it gets another."""
     if field in each.present:
-        return int(Outcome.KEEP), None
+        return int(FieldIs.KEEP), None
     if field in each.row:
-        return int(Outcome.WRITE), None
+        return int(FieldIs.WRITE), None
     if text is UNSET:
         return None, None
-    return int(Outcome.DECIDED), text
+    return int(FieldIs.DECIDED), text
 
 
 SOME_STORES = "SELECT id, name, address FROM stores WHERE id > $1 ORDER BY id LIMIT 1000"
@@ -180,26 +180,26 @@ _CUT = _cut("joined.base_name")
 _UNCUT = f"joined.base_name IS NOT NULL AND joined.old_name = {_CUT}"
 
 
-def _outcome(field: str, is_given: str, is_unchanged: str, options: Import) -> str:
-    """Return the expression of the `Outcome` of one field."""
-    undecided = Outcome.WRITE if options.on_conflict == "overwrite" else Outcome.CONFLICT
+def _field_is(field: str, is_given: str, is_unchanged: str, options: Import) -> str:
+    """Return the expression of the `FieldIs` of one field."""
+    undecided = FieldIs.WRITE if options.on_conflict == "overwrite" else FieldIs.CONFLICT
     return f"""CASE
-      WHEN joined.store IS NULL THEN {Outcome.WRITE:d}
+      WHEN joined.store IS NULL THEN {FieldIs.WRITE:d}
       WHEN NOT {is_given} OR {_equal(f"joined.new_{field}", f"joined.old_{field}")}
-        THEN {Outcome.KEEP:d}
+        THEN {FieldIs.KEEP:d}
       WHEN resolved.{field}_is IS NOT NULL THEN resolved.{field}_is
-      WHEN joined.base = {Base.IGNORED:d} THEN {Outcome.WRITE:d}
+      WHEN joined.base = {Base.IGNORED:d} THEN {FieldIs.WRITE:d}
       WHEN joined.base_{field} IS NULL THEN {undecided:d}
-      WHEN {_equal(f"joined.given_{field}", f"joined.base_{field}")} THEN {Outcome.KEEP:d}
+      WHEN {_equal(f"joined.given_{field}", f"joined.base_{field}")} THEN {FieldIs.KEEP:d}
       WHEN {_equal(f"joined.old_{field}", f"joined.base_{field}")}{is_unchanged}
-        THEN {Outcome.WRITE:d}
+        THEN {FieldIs.WRITE:d}
       ELSE {undecided:d} END"""
 
 
 def _value(field: str) -> str:
     """Return the expression of one field after the change."""
-    return f"""CASE named.{field}_is WHEN {Outcome.WRITE:d} THEN named.new_{field}
-      WHEN {Outcome.DECIDED:d} THEN named.decided_{field} ELSE named.old_{field} END"""
+    return f"""CASE named.{field}_is WHEN {FieldIs.WRITE:d} THEN named.new_{field}
+      WHEN {FieldIs.DECIDED:d} THEN named.decided_{field} ELSE named.old_{field} END"""
 
 
 def _compared(options: Import, rows: str) -> str:
@@ -241,8 +241,8 @@ def _compared(options: Import, rows: str) -> str:
       FROM based LEFT JOIN changes AS was ON was.seq = based.base_seq),
     named AS MATERIALIZED (
       SELECT joined.*, resolved.name AS decided_name, resolved.address AS decided_address,
-        {_outcome("name", "joined.name IS NOT NULL", f" OR {_UNCUT}", options)} AS name_is,
-        {_outcome("address", "joined.has_address = 1", "", options)} AS address_is
+        {_field_is("name", "joined.name IS NOT NULL", f" OR {_UNCUT}", options)} AS name_is,
+        {_field_is("address", "joined.has_address = 1", "", options)} AS address_is
       FROM joined
         LEFT JOIN resolved ON resolved.line = joined.line
           AND resolved.seen = joined.store_version)"""
@@ -290,9 +290,9 @@ def compare(options: Import) -> str:
     SELECT named.place, line, named.key, named.version, wrong, store, store_version, matches,
       base, name_is,
       address_is,
-      CASE WHEN name_is = {Outcome.WRITE:d} OR address_is = {Outcome.WRITE:d}
-        OR (name_is = {Outcome.DECIDED:d} AND decided_name IS DISTINCT FROM old_name)
-        OR (address_is = {Outcome.DECIDED:d} AND decided_address IS DISTINCT FROM old_address)
+      CASE WHEN name_is = {FieldIs.WRITE:d} OR address_is = {FieldIs.WRITE:d}
+        OR (name_is = {FieldIs.DECIDED:d} AND decided_name IS DISTINCT FROM old_name)
+        OR (address_is = {FieldIs.DECIDED:d} AND decided_address IS DISTINCT FROM old_address)
         THEN 1 ELSE 0 END,
       repeated.first_line, repeated.last_line, repeated_attach.first_line,
         repeated_attach.last_line,
@@ -302,7 +302,7 @@ def compare(options: Import) -> str:
     FROM named LEFT JOIN repeated ON repeated.key = named.key
       LEFT JOIN repeated_attach ON repeated_attach.key = named.attach {joins}
     WHERE NOT (store IS NOT NULL AND matches = 1 AND wrong IS NULL
-      AND name_is = {Outcome.KEEP:d} AND address_is = {Outcome.KEEP:d}
+      AND name_is = {FieldIs.KEEP:d} AND address_is = {FieldIs.KEEP:d}
       AND repeated.first_line IS NULL AND repeated_attach.first_line IS NULL
       AND {remembers} = 0 AND {attaches} = 0 AND {other} IS NULL AND {taken} IS NULL)
     ORDER BY named.place"""

@@ -220,7 +220,7 @@ class Imports:
         body: Report | _Refusal
         check = until(PLAN_TIMEOUT, TOO_SLOW)
 
-        def work(session: Session) -> import_plan.Plan | Counts:
+        def work(session: Session) -> import_plan.ImportPlan | Counts:
             with rows:
                 return import_rows(session, rows, options, check=check)
 
