@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from storeapi_check import beyond, reading, rejecting, responses, sorting, writing
+from storeapi_check import beyond, importing, reading, rejecting, responses, sorting, writing
 from storeapi_check.client import CannotCheck, Client, Exchange, TooLarge, Unreachable
 from storeapi_check.documents import parse
 from storeapi_check.report import Report, as_json, as_text, complain
@@ -29,6 +29,7 @@ RULES = [
     *rejecting.RULES,
     *beyond.RULES,
     *sorting.RULES,
+    *importing.RULES,
     *responses.RULES,
 ]
 RULES.sort(key=lambda rule: rule.late)  # rules that look at all responses come last

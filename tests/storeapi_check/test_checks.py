@@ -16,6 +16,7 @@ from storeapi_check.report import Report
 from storeapi_check.running import RULES, first_contact, hold, prepare, run_rule
 from storeapi_check.service import Result, Rule, Service
 from tests.storeapi_check.announcing import Announcing
+from tests.storeapi_check.importing import Importing
 from tests.storeapi_check.mutants import MUTANTS
 from tests.storeapi_check.reference import (
     GenericReference,
@@ -138,7 +139,7 @@ def test_an_id_that_is_an_object_ends_no_run() -> None:
     assert "store-id-is-an-integer" in failed
 
 
-@pytest.mark.parametrize("service", [Reference, GenericReference, Announcing, Sorting])
+@pytest.mark.parametrize("service", [Reference, GenericReference, Announcing, Sorting, Importing])
 def test_a_service_that_keeps_the_contract_conforms(service: type[Reference]) -> None:
     """What does not apply to its mode is skipped."""
     seen = report(service)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import storeapi_check
-from storeapi_check import beyond, sorting
+from storeapi_check import beyond, importing, sorting
 from storeapi_check.report import as_json, as_text
 from storeapi_check.running import MAX_ADDED, RULES, hold
 from storeapi_check.service import Service
 from tests.harness.command import run
 from tests.storeapi_check.announcing import Announcing
+from tests.storeapi_check.importing import Importing
 from tests.storeapi_check.reference import Local, Reference, Response, served
-from tests.storeapi_check.sorting import Sorting
 from tests.storeapi_check.variants import Hostile, Recording
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ Output = pytest.CaptureFixture[str]
 
 
 def test_a_service_that_conforms_gets_ticks_and_0(capsys: Output) -> None:
-    reference = Sorting()
+    reference = Importing()
     with served(reference) as url:
         assert storeapi_check.run(url) == 0
     out, err = capsys.readouterr()
@@ -244,7 +244,7 @@ def plain(text: str) -> str:
 def test_every_check_quotes_the_contract() -> None:
     page = (ROOT / "docs/contract.md").read_text()
     contract = plain(page.split("## Decisions")[0])
-    optional = [*beyond.RULES, *sorting.RULES]
+    optional = [*beyond.RULES, *sorting.RULES, *importing.RULES]
     announced = {rule.name for rule in optional}
     assert {rule.name for rule in RULES if rule.sentence not in contract} == announced
     assert {rule.name for rule in optional if rule.sentence not in page} == set()
