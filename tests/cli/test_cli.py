@@ -7,14 +7,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import storekeeper
 from storekeeper import cli
+from storekeeper.settings import VARIABLES, variable
 from tests.harness.command import run
 from tests.harness.databases import Sqlite
 from tests.harness.process import COMMAND, Ended, refused, start
@@ -40,6 +43,47 @@ def test_a_list_of_commands_cuts_no_sentence_off(args: list[str]) -> None:
     commands = run(*args, "--help").stdout.decode().partition("\nCommands:\n")[2]
     assert len(commands.splitlines()) >= 3
     assert "..." not in commands
+
+
+def _takers(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[list[str], str]]:
+    """Yield each command line that ends in an empty value, and what it is the value of."""
+    for name, each in group.commands.items():
+        if hasattr(each, "commands"):
+            yield from _takers(each, (*path, name))
+            continue
+        before: list[str] = []
+        for parameter in each.params:
+            if parameter.param_type_name == "argument":
+                subject = (parameter.metavar or parameter.name).strip("[]")
+                yield [*path, name, *before, ""], subject
+                before.append("x")
+            elif not parameter.is_flag:
+                yield [*path, name, f"{parameter.opts[0]}="], parameter.opts[0]
+
+
+def test_no_command_takes_an_empty_value_for_none(tmp_path: Path) -> None:
+    takers = list(_takers(get_command(cli.app)))
+    assert len(takers) > 60
+    database = {"STOREKEEPER_DATABASE": f"sqlite:///{tmp_path}/stores.db"}
+    for args, subject in [*takers, (["serve", "--uds", ""], "--uds")]:
+        done = run(*args, env=database)
+        said = f"storekeeper: {subject}: is empty: give it a value, or leave it out\n"
+        assert (done.returncode, done.said) == (2, said), args
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the variable of a file that hands on one that is not set."""
+
+    def given() -> dict[str, Any]:
+        serve = get_command(cli.app).commands["serve"]  # type: ignore[attr-defined]
+        return dict(serve.make_context("serve", []).params)
+
+    unset = given()
+    assert "host" in unset
+    for known in set(VARIABLES.values()) - {variable("database")}:
+        monkeypatch.setenv(known, "")
+    assert given() == unset
 
 
 @pytest.mark.parametrize("program", [COMMAND, [sys.executable, "-m", "storekeeper"]])

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from storekeeper import __version__
 from storekeeper.cli import backups, changes, exports, imports, mcp, ready, tokens, undo, webhooks
-from storekeeper.cli.options import with_settings
+from storekeeper.cli.options import Commands, with_settings
 from storekeeper.cli.results import Created, EpochIs, Json, encoded, report
 from storekeeper.cli.service_address import TOKEN_VARIABLE, read_token
 from storekeeper.cli.terminal import (
@@ -46,7 +46,7 @@ EXIT_STATUSES = {
 MIN_TIMEOUT = 0.1
 MAX_TIMEOUT = 60.0
 
-app = typer.Typer(
+app = Commands(
     name="storekeeper",
     help="One list of a company's stores, kept durable and served over the Store Resource API.",
     epilog="\n\n".join(f"Exit status {status}: {text}" for status, text in EXIT_STATUSES.items()),

@@ -1,4 +1,4 @@
-"""Settings as options of commands."""
+"""Settings as options of commands, and what holds for the values of all options."""
 
 import functools
 import inspect
@@ -8,8 +8,33 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from typer.core import TyperCommand
 
+from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import DEFAULT_DATABASE, VARIABLES, Settings, make, refuse_unknown
+
+
+class Commands(typer.Typer):
+    """Commands that take no empty value."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """Register a command."""
+        return super().command(name, cls=_Command, **options)
+
+
+class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line. Raises CannotStart for an empty value, as a script gives it whose
+        variable is not set: taken for "none", it would do something else than was meant."""
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        for parameter in self.params:
+            value = given.get(str(parameter.name))
+            if value == "" or (isinstance(value, list) and "" in value):
+                subject = parameter.opts[0]
+                if parameter.param_type_name == "argument":
+                    subject = parameter.make_metavar(ctx).strip("[]")
+                raise CannotStart("is empty: give it a value, or leave it out", subject=subject)
+        return super().parse_args(ctx, args)
 
 
 def _parameter(field: msgspec.structs.FieldInfo) -> inspect.Parameter:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from storekeeper.cli.options import with_settings
+from storekeeper.cli.options import Commands, with_settings
 from storekeeper.cli.results import (
     Json,
     ListedToken,
@@ -33,7 +33,7 @@ SETTLE_DELAY = 2.0
 """Seconds that a command waits after its commit: by then, every process has read the tokens
 again."""
 
-app = typer.Typer(help="Add, list and revoke the tokens of clients.", rich_markup_mode=None)
+app = Commands(help="Add, list and revoke the tokens of clients.", rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(help="Name of the token. Names cannot be reused.")]
 
