@@ -3,7 +3,8 @@
 import tracemalloc
 from collections.abc import Iterator
 
-from storekeeper.domain.import_plan import Base, FieldIs, Found, ImportPlan
+from storekeeper.domain.import_plan import ImportPlan
+from storekeeper.domain.import_rows import Base, FieldIs, Found
 from storekeeper.domain.intake import Import, Numbers
 
 NUMBERS = Numbers(10, 10, "abcdefgh", 0)

@@ -7,9 +7,10 @@ import msgspec
 
 from storekeeper.domain.changes import Cursor
 from storekeeper.domain.errors import Unavailable
-from storekeeper.domain.import_plan import FieldIs, ImportPlan
-from storekeeper.domain.intake import Counts, Import
-from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH
+from storekeeper.domain.import_plan import ImportPlan
+from storekeeper.domain.import_rows import FieldIs
+from storekeeper.domain.intake import Counts, Import, ListedChange
+from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
 from storekeeper.storage.sessions import Session
 from storekeeper.storage.sql import CHANGES, CONTENT, FIELDS
 from storekeeper.storage.staging import new_name
@@ -79,9 +80,20 @@ ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
   SELECT coalesce(max(n), 0) + 1, CAST($1 AS text), $2, $3, $4, CAST($5 AS text) FROM keys"""
 
 
-def listed(options: Import) -> str:
-    """Return the statement that selects the first changes of a plan."""
-    return _LISTED.format(new_name=new_name(options))
+def listed_changes(session: Session, options: Import) -> list[ListedChange]:
+    """Return the first changes of a plan, as its report shows them."""
+    rows = session.execute(_LISTED.format(new_name=new_name(options)))
+    return [_listed(*row) for row in rows]
+
+
+def _listed(line: int, id: int, is_new: int, *texts: str | None) -> ListedChange:
+    old = None if is_new else shown_texts(*texts[:2])
+    return ListedChange(line, id, old, shown_texts(*texts[2:]))
+
+
+def shown_texts(name: str | None, address: str | None) -> dict[str, str | None]:
+    """Return name and address as a report shows them."""
+    return {"name": name and shown(name), "address": address and shown(address)}
 
 
 def write(session: Session, plan: ImportPlan, now: int) -> None:

@@ -1,7 +1,7 @@
 """Imports rows into a database, all or nothing, in the words that both databases understand.
 
 The rows are staged, and compared with the stores, before the lock of writers is taken; behind it
-they are compared again only if there was a change in between.
+they are compared again only if a change in between concerns one of them.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,28 +9,23 @@ from typing import NamedTuple
 
 from storekeeper.domain.changes import Cursor
 from storekeeper.domain.errors import InvalidInput
-from storekeeper.domain.import_plan import (
-    Decision,
-    Found,
-    ImportPlan,
-    InConflict,
-    fields_in_conflict,
-)
+from storekeeper.domain.import_plan import ImportPlan, fields_in_conflict
+from storekeeper.domain.import_rows import Decision, Found, InConflict
 from storekeeper.domain.intake import (
     Counts,
     Import,
-    ListedChange,
     NeedsMatch,
     Numbers,
     Refused,
     Reject,
     SheetRow,
 )
-from storekeeper.domain.problems import Conflict, shown
+from storekeeper.domain.problems import Conflict
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.stores import MAX_INTEGER
 from storekeeper.storage import clock, staging
-from storekeeper.storage.import_writing import listed, write
+from storekeeper.storage.import_renumbering import renumber
+from storekeeper.storage.import_writing import listed_changes, shown_texts, write
 from storekeeper.storage.sessions import Session, numbers_of, replayed, require_tag
 
 CHUNK = 10_000
@@ -98,7 +93,7 @@ def import_rows(
     with session.writing(before_commit):
         if replay := replayed(session, options, Counts):
             return replay
-        if not numbers_of(session).is_same_list(plan.numbers):
+        if not renumber(session, plan):
             plan = _make_plan(session, options, repeats, check, begin_rejects)
             review(plan)
             _refuse(plan)
@@ -186,8 +181,7 @@ def _make_plan(
         check()
         found = session.execute(statement, (start, start + CHUNK, *values))
         session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
-    changes = [_listed(*row) for row in session.execute(listed(options))]
-    plan.finish(changes, rows, repeats)
+    plan.finish(listed_changes(session, options), rows, repeats)
     if plan.in_conflict:
         _describe_conflicts(session, plan)
     return plan
@@ -226,21 +220,3 @@ def _conflict(epoch: str, row: _RowInConflict) -> Conflict:
     fields = fields_in_conflict(row.name_is, row.address_is)
     seen = str(Cursor(row.store_version, epoch))
     return Conflict(fields, seen, known, present, given, clock.utc(row.at), row.by, row.user)
-
-
-def shown_texts(name: str | None, address: str | None) -> dict[str, str | None]:
-    """Return name and address as a report shows them."""
-    return {"name": name and shown(name), "address": address and shown(address)}
-
-
-def _listed(
-    line: int,
-    id: int,
-    is_new: int,
-    old_name: str | None,
-    old_address: str | None,
-    name: str,
-    address: str | None,
-) -> ListedChange:
-    old = None if is_new else shown_texts(old_name, old_address)
-    return ListedChange(line, id, old, shown_texts(name, address))

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from msgspec import UNSET, UnsetType
 
-from storekeeper.domain.import_plan import Base, FieldIs
+from storekeeper.domain.import_rows import Base, FieldIs
 from storekeeper.domain.intake import FieldName, Import, Numbers, Resolution, SheetRow
 from storekeeper.domain.problems import MAX_SHOWN_LENGTH
 from storekeeper.domain.search import BLANKS, MAX_SEARCHED_LENGTH, like_text
@@ -150,19 +150,19 @@ that could be."""
 _WITH_KEY = ("known.store_id", "1")
 
 
-def _trimmed(text: str) -> str:
+def trimmed(text: str) -> str:
     """Return the expression of a text as an export of it would be read."""
     lines = f"replace(replace(coalesce({text}, ''), '\r\n', '\n'), '\r', '\n')"
     return f"trim({lines}, '{BLANKS}')"
 
 
 FIND_TRIMMED = f"""INSERT INTO trimmed_names
-  SELECT {_trimmed("name")}, id FROM stores WHERE name <> {_trimmed("name")}"""
+  SELECT {trimmed("name")}, id FROM stores WHERE name <> {trimmed("name")}"""
 """Finds the stores that rows of a file can mean only by a trimmed name."""
 
 
 def _equal(one: str, other: str) -> str:
-    return f"(coalesce({one}, '') = coalesce({other}, '') OR {_trimmed(one)} = {_trimmed(other)})"
+    return f"(coalesce({one}, '') = coalesce({other}, '') OR {trimmed(one)} = {trimmed(other)})"
 
 
 def new_name(options: Import) -> str:

@@ -29,8 +29,9 @@ from storekeeper.storage.import_writing import (
     add_changes,
     expect,
     record,
+    shown_texts,
 )
-from storekeeper.storage.intake import CHUNK, shown_texts
+from storekeeper.storage.intake import CHUNK
 from storekeeper.storage.sessions import Session, numbers_of, replayed, require_tag
 from storekeeper.storage.sql import CHANGES, CONTENT
 
