@@ -20,6 +20,9 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 MAX_LINES = 350
 """Of a module."""
 
+MAX_LENGTH = 100
+"""Characters of a line."""
+
 MAX_MEDIAN, MAX_P90 = 8, 25
 """Lines of a function."""
 
@@ -102,6 +105,19 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_no_module_is_long() -> None:
     assert [path for path in MODULES if len(path.read_text().splitlines()) > MAX_LINES] == []
+
+
+def test_no_line_of_the_console_is_long() -> None:
+    """Ruff looks only at Python; `.editorconfig` tells editors and formatters."""
+    scripts = sorted((SOURCE / "console").glob("*.js"))
+    long = {
+        f"{path.name}:{number}"
+        for path in scripts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > MAX_LENGTH
+    }
+    assert scripts
+    assert long == set()
 
 
 def test_no_module_reads_memory_that_another_library_has() -> None:

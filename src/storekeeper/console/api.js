@@ -1,4 +1,5 @@
-// Requests to the service. `request` goes on by itself until a response comes; a store's write is `outbox.js`'s to repeat.
+// Requests to the service. `request` goes on by itself until a response comes; a store's write is
+// `outbox.js`'s to repeat.
 
 import { released } from "./dom.js";
 import { recall } from "./keep.js";
@@ -8,7 +9,8 @@ export const BASE = new URL("../api/", location.href);
 const TIMEOUT = 8000;
 const SOONER = ["online", "token"]; // events that end a pause
 const PAUSES = [500, 1000, 2000, 4000, 8000, 15000];
-const PASSING = [404, 408, 425, 429]; // of a proxy these are outages: the service says such things in JSON
+// From a proxy these are outages: the service says such things in JSON.
+const PASSING = [404, 408, 425, 429];
 const PAGES = [401, 412]; // 412: what nginx makes of a login page and our If-Match
 const REFUSED = 0;
 const JSON_TYPE = /^application\/([\w.-]+\+)?json\b/;
@@ -17,8 +19,8 @@ const JSON_TYPE = /^application\/([\w.-]+\+)?json\b/;
 export class Lost extends Error {}
 
 /**
- * What the service is to us: "fine", "offline" (no response), "away" (it cannot respond now), "proxy" (a login page
- * came instead of its response), "token" (401), "readonly" (403).
+ * What the service is to us: "fine", "offline" (no response), "away" (it cannot respond now),
+ * "proxy" (a login page came instead of its response), "token" (401), "readonly" (403).
  */
 export const health = {
   state: "fine",
@@ -35,7 +37,10 @@ export const health = {
 export const feed = { cursor: null };
 
 let askForToken = () => new Promise(() => {});
-/** Who asks for a token when the service wants one: returns a promise of the moment at which another is there. */
+/**
+ * Who asks for a token when the service wants one: returns a promise of the moment at which another
+ * is there.
+ */
 export const tokensComeFrom = (ask) => (askForToken = ask);
 export const needToken = (state) => {
   health.set(state);
@@ -51,10 +56,13 @@ export function authorization() {
 }
 
 /**
- * Send a request once, for JSON or for a file whose media type `expects` describes. Raises Lost if no response of the
- * service came, AbortError if `signal` ended it.
+ * Send a request once, for JSON or for a file whose media type `expects` describes. Raises Lost if
+ * no response of the service came, AbortError if `signal` ended it.
  */
-export async function send(path, { method = "GET", body, headers = {}, signal, timeout = TIMEOUT, expects, onProgress } = {}) {
+export async function send(
+  path,
+  { method = "GET", body, headers = {}, signal, timeout = TIMEOUT, expects, onProgress } = {},
+) {
   const abort = new AbortController();
   const stop = () => abort.abort();
   signal?.addEventListener("abort", stop);
@@ -94,25 +102,42 @@ function upload(url, { method, body, headers, signal }, onProgress) {
     sending.upload.onload = ({ total }) => onProgress(total, total);
     sending.onerror = sending.onabort = () => reject(new TypeError("no response"));
     sending.onload = () => {
-      if (sending.responseURL !== url.href) return resolve(Response.error()); // a login page, where a redirect led
-      const fields = sending.getAllResponseHeaders().trim().split(/\r?\n/).map((line) => line.split(/: ?(.*)/, 2));
-      resolve(new Response(sending.response, { status: sending.status, headers: fields.filter(([name]) => name) }));
+      // A redirect led to a login page.
+      if (sending.responseURL !== url.href) return resolve(Response.error());
+      const fields = sending
+        .getAllResponseHeaders()
+        .trim()
+        .split(/\r?\n/)
+        .map((line) => line.split(/: ?(.*)/, 2));
+      resolve(
+        new Response(sending.response, {
+          status: sending.status,
+          headers: fields.filter(([name]) => name),
+        }),
+      );
     };
     signal.addEventListener("abort", () => sending.abort());
     sending.send(body);
   });
 }
 
-/** Return what a response says, and the state of the service that follows from it; without a status if it is not its. */
+/**
+ * Return what a response says, and the state of the service that follows from it; without a status
+ * if it is not its.
+ */
 async function understood(response, method, expects) {
   const { status, headers } = response;
   const type = headers.get("content-type") ?? "";
   const said = { status, tag: headers.get("etag"), headers, state: stateOf(status) };
   if (status === 304) return { ...said, data: null };
-  if (expects && status === 200) return expects.test(type) ? { ...said, data: await response.blob() } : ofProxy(response);
+  if (expects && status === 200) {
+    return expects.test(type) ? { ...said, data: await response.blob() } : ofProxy(response);
+  }
   if (!JSON_TYPE.test(type)) return ofProxy(response);
   const data = method === "HEAD" ? null : await response.json();
-  if (status >= 400 && method !== "HEAD" && typeof data?.message !== "string") return ofProxy(response);
+  if (status >= 400 && method !== "HEAD" && typeof data?.message !== "string") {
+    return ofProxy(response);
+  }
   return { ...said, data, reason: status === 503 ? data?.message : "" };
 }
 
@@ -121,10 +146,15 @@ function stateOf(status) {
   return status === 401 || status === 403 ? null : "fine";
 }
 
-/** What a response means that a proxy made, and not the service: a login page, a refusal that stays one, or an outage. */
+/**
+ * What a response means that a proxy made, and not the service: a login page, a refusal that stays
+ * one, or an outage.
+ */
 function ofProxy({ status, headers }) {
   if (status < 400 || PAGES.includes(status)) return { state: "proxy" }; // 0 is a redirect
-  if (status >= 500 || PASSING.includes(status)) return { state: "away", reason: words.proxy.away(status) };
+  if (status >= 500 || PASSING.includes(status)) {
+    return { state: "away", reason: words.proxy.away(status) };
+  }
   return { status: REFUSED, headers, tag: null, data: { message: words.proxy.refused(status) } };
 }
 
@@ -146,9 +176,12 @@ export function pause(tries, signal) {
 export const isAway = (status) => status === 502 || status === 503 || status === 504;
 
 /** What a response lacks: "token", a good one; "readonly", one that may write; or null. */
-export const lack = (status, method) => (status === 401 ? "token" : status === 403 && method ? "readonly" : null);
+export const lack = (status, method) =>
+  status === 401 ? "token" : status === 403 && method ? "readonly" : null;
 
-/** Send, after an outage or with another token again, until a response comes that says something. */
+/**
+ * Send, after an outage or with another token again, until a response comes that says something.
+ */
 export async function request(path, options = {}) {
   for (let tries = 0; ; tries++) {
     options.signal?.throwIfAborted();
@@ -164,11 +197,15 @@ export async function request(path, options = {}) {
   }
 }
 
-/** Load a part of the page that is not always needed; again until it comes, as behind a proxy's login page it does not. */
+/**
+ * Load a part of the page that is not always needed; again until it comes, as behind a proxy's
+ * login page it does not.
+ */
 export async function part(name) {
   for (let tries = 0; ; tries++) {
     try {
-      const loaded = await import(tries ? `${name}?again=${tries}` : name); // browsers remember what could not be loaded
+      // Browsers remember what could not be loaded.
+      const loaded = await import(tries ? `${name}?again=${tries}` : name);
       if (tries) health.set("fine");
       return loaded;
     } catch {
@@ -178,7 +215,10 @@ export async function part(name) {
   }
 }
 
-/** Return a function that tells whether its latest call is still the latest one: what came late is dropped. */
+/**
+ * Return a function that tells whether its latest call is still the latest one: what came late is
+ * dropped.
+ */
 export function latest() {
   let run = 0;
   return () => {
@@ -187,7 +227,10 @@ export function latest() {
   };
 }
 
-/** The cursor of an entity tag, also of one that a proxy marked; its number, and the epoch of a cursor. */
+/**
+ * The cursor of an entity tag, also of one that a proxy marked; its number, and the epoch of a
+ * cursor.
+ */
 export const cursorOf = (tag) => tag.replace(/^W\/|"/g, "");
 export const numberOf = (tag) => Number.parseInt(cursorOf(tag ?? "0"), 10);
 export const epochOf = (cursor) => cursor.split(".")[1];
@@ -198,4 +241,6 @@ export const isNewer = (tag, than) =>
 
 /** Letters at random, also over plain HTTP, where there is no crypto.randomUUID. */
 export const newKey = () =>
-  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");

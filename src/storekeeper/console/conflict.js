@@ -1,5 +1,5 @@
-// The dialog of a 412: somebody else saved this store since it was opened. What only one side changed is merged
-// beforehand; for each clash there is one choice, and one Save.
+// The dialog of a 412: somebody else saved this store since it was opened. What only one side
+// changed is merged beforehand; for each clash there is one choice, and one Save.
 
 import { ask, h } from "./dom.js";
 import { difference, shown, time, who } from "./format.js";
@@ -8,7 +8,9 @@ import { words } from "./words.js";
 
 /** Return what the store shall be, or null if the person goes on editing. */
 export async function resolveConflict({ id, base, theirs, mine, change }) {
-  const fields = ["name", "address"].map((field) => new Field(field, base[field], theirs[field], mine[field]));
+  const fields = ["name", "address"].map(
+    (field) => new Field(field, base[field], theirs[field], mine[field]),
+  );
   const clashes = fields.filter((field) => field.isClash);
   const submit = (event) => {
     if (event.submitter?.value !== "save") return;
@@ -18,12 +20,19 @@ export async function resolveConflict({ id, base, theirs, mine, change }) {
   const author = change ? who(change) : words.someone;
   const when = change ? [" ", words.conflict.when, " ", time(change.at), "."] : null;
   const lead = [words.conflict.choose, when];
-  const closed = await ask({ title: words.conflict.title(author, id), lead, onsubmit: submit, onTitle: true, class: null },
+  const closed = await ask(
+    { title: words.conflict.title(author, id), lead, onsubmit: submit, onTitle: true, class: null },
     fields.map((field) => field.node),
-    h("div", { class: "actions end" },
+    h(
+      "div",
+      { class: "actions end" },
       h("button", { class: "quiet", value: "back" }, words.conflict.back),
-      h("button", { class: "primary", value: "save" }, words.store.save)));
-  return closed === "save" ? Object.fromEntries(fields.map((field) => [field.name, field.result])) : null;
+      h("button", { class: "primary", value: "save" }, words.store.save),
+    ),
+  );
+  return closed === "save"
+    ? Object.fromEntries(fields.map((field) => [field.name, field.result]))
+    : null;
 }
 
 class Field {
@@ -45,9 +54,19 @@ class Field {
   /** What one side alone changed, or nobody. */
   agreed() {
     const { name, before, theirs, mine } = this;
-    const side = mine === before ? (theirs === before ? "same" : "theirs") : theirs === before ? "mine" : "both";
-    const value = side === "same" ? shown(before) : difference({ [name]: before }, { [name]: this.merged });
-    return h("div", { class: "merged" },
+    const side =
+      mine === before
+        ? theirs === before
+          ? "same"
+          : "theirs"
+        : theirs === before
+          ? "mine"
+          : "both";
+    const value =
+      side === "same" ? shown(before) : difference({ [name]: before }, { [name]: this.merged });
+    return h(
+      "div",
+      { class: "merged" },
       h("h2", {}, words[name]),
       h("div", {}, value),
       h("span", { class: side === "same" ? "tag" : "tag ok" }, words.conflict.sides[side]),
@@ -58,19 +77,40 @@ class Field {
     const { name } = this;
     const label = `${name}-other`;
     const text = asShown(name, this.mine);
-    this.other = name === "name"
-      ? h("input", { value: text, dir: "auto", translate: "no", "aria-labelledby": label })
-      : h("textarea", { rows: "2", dir: "auto", translate: "no", "aria-labelledby": label }, text);
+    this.other =
+      name === "name"
+        ? h("input", { value: text, dir: "auto", translate: "no", "aria-labelledby": label })
+        : h(
+            "textarea",
+            { rows: "2", dir: "auto", translate: "no", "aria-labelledby": label },
+            text,
+          );
     const choose = () => (this.node.querySelector("[value=other]").checked = true);
     this.other.addEventListener("input", choose);
     this.problem = h("p", { class: "hint bad", id: `${name}-problem`, role: "alert" });
     const option = (value, title, content) =>
-      h("label", { class: "choice" },
-        h("input", { type: "radio", name: `choose-${name}`, value, "aria-describedby": `${name}-problem` }),
-        h("span", { class: "label", id: value === "other" ? label : undefined }, title), content);
-    return h("fieldset", { class: "clash" },
+      h(
+        "label",
+        { class: "choice" },
+        h("input", {
+          type: "radio",
+          name: `choose-${name}`,
+          value,
+          "aria-describedby": `${name}-problem`,
+        }),
+        h("span", { class: "label", id: value === "other" ? label : undefined }, title),
+        content,
+      );
+    return h(
+      "fieldset",
+      { class: "clash" },
       h("legend", {}, words[name]),
-      h("div", { class: "before" }, h("span", { class: "label" }, words.conflict.before), shown(this.before)),
+      h(
+        "div",
+        { class: "before" },
+        h("span", { class: "label" }, words.conflict.before),
+        shown(this.before),
+      ),
       option("theirs", words.conflict.theirs, h("span", { class: "value" }, shown(this.theirs))),
       option("mine", words.conflict.mine, h("span", { class: "value" }, shown(this.mine))),
       option("other", words.conflict.other, this.other),

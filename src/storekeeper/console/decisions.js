@@ -1,4 +1,5 @@
-// Decisions on rows whose store others changed too: for each field the list's value, the sheet's, or another one.
+// Decisions on rows whose store others changed too: for each field the list's value, the sheet's,
+// or another one.
 
 import { h } from "./dom.js";
 import { moment, shown, who } from "./format.js";
@@ -25,7 +26,10 @@ export class Decisions {
     return isWhole(this.rows.get(line));
   }
 
-  /** What has been decided of a row so far; a store that was changed again since is to be decided again. */
+  /**
+   * What has been decided of a row so far; a store that was changed again since is to be decided
+   * again.
+   */
   of({ line, conflict }) {
     const known = this.rows.get(line);
     if (known?.seen === conflict.seen) return known;
@@ -47,27 +51,55 @@ export class Decisions {
       if (!broken(field, value)) row[side ? "sides" : "texts"][field] = side ?? value;
       onDecided();
     };
-    const option = (title, side) => h("label", { class: "decision" },
-      h("input", { type: "radio", name, checked: row.sides[field] === side, onchange: () => choose(conflict[side][field], side) }),
-      h("span", { class: "label" }, title), h("span", {}, shown(conflict[side][field], words.none[field])));
-    return h("div", { role: "group", "aria-label": words.decisions.group(words[field], problem.line) },
+    const option = (title, side) =>
+      h(
+        "label",
+        { class: "decision" },
+        h("input", {
+          type: "radio",
+          name,
+          checked: row.sides[field] === side,
+          onchange: () => choose(conflict[side][field], side),
+        }),
+        h("span", { class: "label" }, title),
+        h("span", {}, shown(conflict[side][field], words.none[field])),
+      );
+    return h(
+      "div",
+      { role: "group", "aria-label": words.decisions.group(words[field], problem.line) },
       option(words.decisions.theirs, "present"),
       option(words.decisions.mine, "row"),
-      this.other(field, name, row, choose));
+      this.other(field, name, row, choose),
+    );
   }
 
   other(field, name, row, choose) {
     const isOther = field in row.texts;
-    const radio = h("input", { type: "radio", name, checked: isOther, onchange: () => input.focus() });
-    const input = h("input", { dir: "auto", translate: "no", "aria-label": words.decisions.other,
+    const radio = h("input", {
+      type: "radio",
+      name,
+      checked: isOther,
+      onchange: () => input.focus(),
+    });
+    const input = h("input", {
+      dir: "auto",
+      translate: "no",
+      "aria-label": words.decisions.other,
       value: isOther ? asShown(field, row.texts[field]) : "",
       oninput: () => {
         radio.checked = true;
         const value = field === "address" && input.value === "" ? null : input.value;
         input.setAttribute("aria-invalid", String(Boolean(broken(field, value))));
         choose(value);
-      } });
-    return h("label", { class: "decision" }, radio, h("span", { class: "label" }, words.decisions.other), input);
+      },
+    });
+    return h(
+      "label",
+      { class: "decision" },
+      radio,
+      h("span", { class: "label" }, words.decisions.other),
+      input,
+    );
   }
 
   /** Decide all rows in one way that have not been decided. */

@@ -29,7 +29,10 @@ export async function saveTicked(format, ids) {
   await save(format, { ids: ids.join(",") }, `stores-ticked.${format}`);
 }
 
-/** The ids of all stores that a filtered list has, ascending; null if they cannot be read. An export takes no filter. */
+/**
+ * The ids of all stores that a filtered list has, ascending; null if they cannot be read. An export
+ * takes no filter.
+ */
 async function idsOf(wanted) {
   const ids = [];
   let query = await queryOf({ ...wanted, sort: "id" }, MAX_PAGE);
@@ -44,7 +47,10 @@ async function idsOf(wanted) {
 
 async function save(format, which, name = "") {
   const query = new URLSearchParams({ format, ...(format === "csv" && { bom: "true" }), ...which });
-  const { status, data, headers } = await send(`export?${query}`, { timeout: 120_000, expects: FILES }).catch(() => ({}));
+  const { status, data, headers } = await send(`export?${query}`, {
+    timeout: 120_000,
+    expects: FILES,
+  }).catch(() => ({}));
   if (status !== 200) return notify(data?.message ?? words.notices.failed);
   const named = /filename="([^"]+)"/.exec(headers.get("content-disposition") ?? "");
   download(name || (named?.[1] ?? `stores.${format}`), data);

@@ -1,4 +1,5 @@
-// The two fields of a store: what is typed, its rules and hints beside it, and a counter of characters.
+// The two fields of a store: what is typed, its rules and hints beside it, and a counter of
+// characters.
 
 import { send } from "./api.js";
 import { debounce, h } from "./dom.js";
@@ -12,14 +13,36 @@ export class Fields {
   /** `onTyped()` is called when a person changes one. */
   constructor(onTyped) {
     this.inputs = {
-      name: h("input", { id: "name", dir: "auto", translate: "no", autocomplete: "off", "aria-describedby": "name-hint name-count" }),
-      address: h("textarea", { id: "address", dir: "auto", translate: "no", rows: "3", "aria-describedby": "address-hint" }),
+      name: h("input", {
+        id: "name",
+        dir: "auto",
+        translate: "no",
+        autocomplete: "off",
+        "aria-describedby": "name-hint name-count",
+      }),
+      address: h("textarea", {
+        id: "address",
+        dir: "auto",
+        translate: "no",
+        rows: "3",
+        "aria-describedby": "address-hint",
+      }),
     };
-    this.hints = { name: h("p", { class: "hint", id: "name-hint" }), address: h("p", { class: "hint", id: "address-hint" }) };
+    this.hints = {
+      name: h("p", { class: "hint", id: "name-hint" }),
+      address: h("p", { class: "hint", id: "address-hint" }),
+    };
     this.counter = h("output", { class: "counter", id: "name-count", for: "name" });
     this.nodes = FIELDS.map((field) =>
-      h("div", { class: "field" }, h("label", { for: field }, words[field]),
-        field === "name" ? this.counter : null, this.inputs[field], this.hints[field]));
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: field }, words[field]),
+        field === "name" ? this.counter : null,
+        this.inputs[field],
+        this.hints[field],
+      ),
+    );
     this.look = debounce(400, () => this.lookForNamesakes());
     for (const input of Object.values(this.inputs)) {
       input.addEventListener("input", () => {
@@ -29,7 +52,10 @@ export class Fields {
     }
   }
 
-  /** Show a store's content; `base` is the store as it is without what was typed, `id` its id or "new". */
+  /**
+   * Show a store's content; `base` is the store as it is without what was typed, `id` its id or
+   * "new".
+   */
   fill(store, base, id) {
     [this.base, this.id, this.namesake] = [base, id, null];
     for (const field of FIELDS) this.inputs[field].value = asShown(field, store[field]);
@@ -53,16 +79,23 @@ export class Fields {
     this.counter.textContent = words.store.counter(count, MAX_NAME);
     this.counter.classList.toggle("bad", count > MAX_NAME);
     for (const field of FIELDS) {
-      const isBad = Boolean(broken(field, now[field])) && (showMissing || this.id !== "new" || Boolean(now[field]));
+      const isBad =
+        Boolean(broken(field, now[field])) &&
+        (showMissing || this.id !== "new" || Boolean(now[field]));
       this.hints[field].className = `hint ${isBad ? "bad" : ""}`;
-      this.hints[field].replaceChildren(...(isBad ? [broken(field, now[field])] : this.advice(field, now[field])));
+      this.hints[field].replaceChildren(
+        ...(isBad ? [broken(field, now[field])] : this.advice(field, now[field])),
+      );
       this.mark(field, isBad);
     }
   }
 
   advice(field, value) {
     if (field === "name" && this.namesake) {
-      return [words.hints.namesake, h("a", { href: `?store=${this.namesake}` }, words.store.number(this.namesake))];
+      return [
+        words.hints.namesake,
+        h("a", { href: `?store=${this.namesake}` }, words.store.number(this.namesake)),
+      ];
     }
     return [hint(value) ?? (field === "address" && this.id === "new" ? words.store.forever : "")];
   }
@@ -79,7 +112,9 @@ export class Fields {
     const [id, { name }] = [this.id, this.content];
     let found = null;
     if (name && name !== this.base?.name && !broken("name", name)) {
-      const { status, data } = await send(`stores?limit=2&name=${encodeURIComponent(name)}`).catch(() => ({}));
+      const { status, data } = await send(`stores?limit=2&name=${encodeURIComponent(name)}`).catch(
+        () => ({}),
+      );
       if (this.id !== id || this.content.name !== name) return;
       found = status === 200 ? data.find((store) => String(store.id) !== id)?.id : null;
     }

@@ -11,9 +11,24 @@ export async function showHelp() {
   const { view, store } = place();
   const here = view === "list" && store !== null ? "store" : view;
   const pages = [here, ...PAGES.filter((page) => page !== here)];
-  await ask({ title: words.help.title, onTitle: true, class: "narrow help" },
-    pages.map((page) => h("section", {},
-      h("h2", {}, words.help.pages[page]),
-      h("ul", {}, words.help[page].map((text) => h("li", {}, text))))),
-    h("div", { class: "actions end" }, h("button", { class: "primary", value: "close" }, words.close)));
+  await ask(
+    { title: words.help.title, onTitle: true, class: "narrow help" },
+    pages.map((page) =>
+      h(
+        "section",
+        {},
+        h("h2", {}, words.help.pages[page]),
+        h(
+          "ul",
+          {},
+          words.help[page].map((text) => h("li", {}, text)),
+        ),
+      ),
+    ),
+    h(
+      "div",
+      { class: "actions end" },
+      h("button", { class: "primary", value: "close" }, words.close),
+    ),
+  );
 }

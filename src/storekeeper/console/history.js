@@ -1,4 +1,5 @@
-// The history of one store: who changed what and when, newest first; each earlier version can be brought back.
+// The history of one store: who changed what and when, newest first; each earlier version can be
+// brought back.
 
 import { latest, request } from "./api.js";
 import { button, h } from "./dom.js";
@@ -14,8 +15,13 @@ export class History {
     this.begin = latest();
     this.items = h("ol", { class: "history" });
     this.more = button(words.history.more, () => this.load(), { class: "small", hidden: true });
-    this.node = h("section", { hidden: true, "aria-label": words.history.title },
-      h("h2", {}, words.history.title), this.items, this.more);
+    this.node = h(
+      "section",
+      { hidden: true, "aria-label": words.history.title },
+      h("h2", {}, words.history.title),
+      this.items,
+      this.more,
+    );
   }
 
   /** Show the history of a store, of none for null. */
@@ -30,7 +36,9 @@ export class History {
   async load() {
     const { id, oldest } = this;
     const isLatest = this.begin();
-    const { status, data } = await request(`changes?store=${id}&order=desc&limit=${PAGE}${oldest ? `&after=${oldest}` : ""}`);
+    const { status, data } = await request(
+      `changes?store=${id}&order=desc&limit=${PAGE}${oldest ? `&after=${oldest}` : ""}`,
+    );
     if (status !== 200 || this.id !== id || !isLatest()) return;
     const items = data.changes.map((change, at) => this.item(change, oldest === null && at === 0));
     if (oldest === null) this.items.replaceChildren(...items);
@@ -41,8 +49,12 @@ export class History {
   }
 
   item(change, isPresent) {
-    const restore = button(words.history.restore, () => this.onRestore(change.store, change.at), { class: "quiet small" });
-    return h("li", {},
+    const restore = button(words.history.restore, () => this.onRestore(change.store, change.at), {
+      class: "quiet small",
+    });
+    return h(
+      "li",
+      {},
       h("div", { class: "by" }, h("b", {}, who(change)), " ", time(change.at)),
       change.previous ? null : h("div", { class: "label" }, words.history.created),
       difference(change.previous, change.store),
@@ -50,7 +62,9 @@ export class History {
     );
   }
 
-  /** While there is unsaved text, no version may take its place; who may only read brings none back. */
+  /**
+   * While there is unsaved text, no version may take its place; who may only read brings none back.
+   */
   lock(isLocked, isHidden = this.isHidden) {
     [this.isLocked, this.isHidden] = [isLocked, isHidden];
     for (const restore of this.items.querySelectorAll("button")) {

@@ -1,5 +1,5 @@
-// A sheet, pasted or dropped: what it is, what its columns mean, what would happen, and then the import. The service
-// reads the file, so that what is shown here is what is written.
+// A sheet, pasted or dropped: what it is, what its columns mean, what would happen, and then the
+// import. The service reads the file, so that what is shown here is what is written.
 
 import { latest, newKey, request } from "./api.js";
 import { ask, button, h, icon, say } from "./dom.js";
@@ -22,7 +22,9 @@ export class Importing {
     this.node.addEventListener("dragover", (event) => event.preventDefault());
     this.node.addEventListener("drop", (event) => {
       event.preventDefault();
-      if (event.dataTransfer.files[0]) this.take(event.dataTransfer.files[0], event.dataTransfer.files[0].name);
+      if (event.dataTransfer.files[0]) {
+        this.take(event.dataTransfer.files[0], event.dataTransfer.files[0].name);
+      }
     });
   }
 
@@ -36,18 +38,36 @@ export class Importing {
     this.begun();
     this.file = this.reading = null;
     const chosen = h("input", { type: "file", class: "sr", id: "file", accept: ACCEPTED });
-    chosen.addEventListener("change", () => chosen.files[0] && this.take(chosen.files[0], chosen.files[0].name));
-    const pasted = h("textarea", { id: "pasted", rows: "4", spellcheck: "false", placeholder: words.import.example });
+    chosen.addEventListener(
+      "change",
+      () => chosen.files[0] && this.take(chosen.files[0], chosen.files[0].name),
+    );
+    const pasted = h("textarea", {
+      id: "pasted",
+      rows: "4",
+      spellcheck: "false",
+      placeholder: words.import.example,
+    });
     pasted.addEventListener("paste", () => setTimeout(() => this.paste(pasted.value)));
     this.node.replaceChildren(
       h("h1", { id: "import-title", tabindex: "-1" }, words.import.title),
       h("p", { class: "lead" }, words.import.lead),
       h("p", { class: "note warn", role: "alert", hidden: !problem }, problem),
-      h("div", { class: "drop" }, icon("sheet"), h("p", {}, words.import.drop),
-        chosen, h("label", { for: "file", class: "button" }, words.import.choose)),
+      h(
+        "div",
+        { class: "drop" },
+        icon("sheet"),
+        h("p", {}, words.import.drop),
+        chosen,
+        h("label", { for: "file", class: "button" }, words.import.choose),
+      ),
       h("div", { class: "field" }, h("label", { for: "pasted" }, words.import.paste), pasted),
-      h("div", { class: "actions" }, button(words.import.look, () => this.paste(pasted.value), { class: "primary" }),
-        h("a", { class: "button quiet", href: "./" }, words.cancel)),
+      h(
+        "div",
+        { class: "actions" },
+        button(words.import.look, () => this.paste(pasted.value), { class: "primary" }),
+        h("a", { class: "button quiet", href: "./" }, words.cancel),
+      ),
     );
   }
 
@@ -83,10 +103,14 @@ export class Importing {
     const { status, data } = await this.question({ ...parameters, look: "true" });
     if (!isLatest()) return;
     this.mark(false);
-    if (status !== 200 && this.reading) return this.draw(null, words.import.unreadable(data.message));
+    if (status !== 200 && this.reading) {
+      return this.draw(null, words.import.unreadable(data.message));
+    }
     if (status !== 200) return this.begin(words.import.unreadable(data.message));
     if (!data.rows) return this.begin(words.import.nothing);
-    if (data.unsaid.some((one) => ["encoding", "delimiter", "sheet"].includes(one))) this.isReadOpen = true;
+    if (data.unsaid.some((one) => ["encoding", "delimiter", "sheet"].includes(one))) {
+      this.isReadOpen = true;
+    }
     this.reading = new Reading(data);
     await this.preview();
   }
@@ -99,11 +123,18 @@ export class Importing {
 
   busy(text) {
     this.progress = h("progress", { hidden: true, "aria-label": text });
-    this.node.replaceChildren(h("h1", { id: "import-title" }, words.import.of(this.name)), h("p", { class: "lead" }, text), this.progress);
+    this.node.replaceChildren(
+      h("h1", { id: "import-title" }, words.import.of(this.name)),
+      h("p", { class: "lead" }, text),
+      this.progress,
+    );
     say(text);
   }
 
-  /** Ask what an import would do; an earlier question, which is still on its way, ends. Nothing is written. */
+  /**
+   * Ask what an import would do; an earlier question, which is still on its way, ends. Nothing is
+   * written.
+   */
   async question(parameters) {
     this.asked?.abort();
     this.asked = new AbortController();
@@ -116,10 +147,21 @@ export class Importing {
   /** Send the file, with the decisions on conflicts if there are any. */
   post(parameters, headers = {}, signal = undefined, decisions = []) {
     const search = new URLSearchParams();
-    for (const [name, value] of Object.entries(parameters)) for (const one of [value].flat()) search.append(name, one);
-    const onProgress = this.bytes.byteLength > SHOWN_PROGRESS ? (sent, all) => this.follow(sent, all) : null;
-    const { type, body } = decisions.length ? withDecisions(decisions, this.bytes) : { type: "text/csv", body: new Blob([this.bytes]) };
-    const sent = { method: "POST", body, headers: { "Content-Type": type, ...headers }, onProgress, signal };
+    for (const [name, value] of Object.entries(parameters)) {
+      for (const one of [value].flat()) search.append(name, one);
+    }
+    const onProgress =
+      this.bytes.byteLength > SHOWN_PROGRESS ? (sent, all) => this.follow(sent, all) : null;
+    const { type, body } = decisions.length
+      ? withDecisions(decisions, this.bytes)
+      : { type: "text/csv", body: new Blob([this.bytes]) };
+    const sent = {
+      method: "POST",
+      body,
+      headers: { "Content-Type": type, ...headers },
+      onProgress,
+      signal,
+    };
     return request(`imports?${search}`, { ...sent, timeout: TIMEOUT });
   }
 
@@ -140,12 +182,19 @@ export class Importing {
     if (!reading.isDecided) return this.draw(null, note || words.import.undecided);
     this.mark(true);
     const parameters = reading.parameters;
-    const { status, data } = await this.question({ ...parameters, "dry-run": "true", "skip-bad": "true", "on-conflict": "skip" });
+    const { status, data } = await this.question({
+      ...parameters,
+      "dry-run": "true",
+      "skip-bad": "true",
+      "on-conflict": "skip",
+    });
     if (!isLatest()) return;
     this.mark(false);
     if (status !== 200) return this.draw(null, data.message);
     this.shown = { report: data, parameters };
-    const preview = new Preview(data, reading, () => this.node.querySelector(".sticky").replaceWith(this.footer(preview)));
+    const preview = new Preview(data, reading, () =>
+      this.node.querySelector(".sticky").replaceWith(this.footer(preview)),
+    );
     this.draw(preview, note);
   }
 
@@ -159,17 +208,38 @@ export class Importing {
     const dropped = (preview?.report.dropped ?? []).filter((name) => !look.dropped.includes(name));
     this.progress = h("progress", { hidden: true, "aria-label": words.import.reading });
     this.node.replaceChildren(
-      h("div", { class: "heading" }, h("h1", { id: "import-title", tabindex: "-1" }, words.import.of(this.name)), cancel),
+      h(
+        "div",
+        { class: "heading" },
+        h("h1", { id: "import-title", tabindex: "-1" }, words.import.of(this.name)),
+        cancel,
+      ),
       h("p", { class: "lead" }, words.import.nothingYet),
       h("p", { class: "note warn", role: "alert", hidden: !note }, note),
       h("div", { class: "map" }, meaningControls(reading, again)),
-      h("details", { class: "read", open: this.isReadOpen,
-        ontoggle: (event) => (this.isReadOpen = event.target.open) },
+      h(
+        "details",
+        {
+          class: "read",
+          open: this.isReadOpen,
+          ontoggle: (event) => (this.isReadOpen = event.target.open),
+        },
         h("summary", {}, words.import.read(look, number(look.rows))),
-        h("div", { class: "map" }, fileControls(reading, (parameters) => this.look(parameters)))),
-      h("ul", { class: "hints" }, look.notes.map((text) => h("li", { class: "warn" }, text)),
+        h(
+          "div",
+          { class: "map" },
+          fileControls(reading, (parameters) => this.look(parameters)),
+        ),
+      ),
+      h(
+        "ul",
+        { class: "hints" },
+        look.notes.map((text) => h("li", { class: "warn" }, text)),
         unused.length ? h("li", {}, words.import.unused(unused.join(", "))) : null,
-        dropped.length ? h("li", { class: "warn" }, words.import.dropped(dropped.join(", "))) : null),
+        dropped.length
+          ? h("li", { class: "warn" }, words.import.dropped(dropped.join(", ")))
+          : null,
+      ),
       this.progress,
       ...(preview ? [...this.options(preview), preview.node, this.footer(preview)] : []),
     );
@@ -177,11 +247,17 @@ export class Importing {
     if (preview) say(preview.summary);
   }
 
-  /** What may be done about rows: shorten names that are too long, give stores that are there their keys. */
+  /**
+   * What may be done about rows: shorten names that are too long, give stores that are there their
+   * keys.
+   */
   options(preview) {
     const { reading } = this;
-    const long = preview.report.problems.filter(({ column, reason }) => column === "name" && ["too_long", "cut"].includes(reason));
-    const canAdopt = reading.isByKey && "adopted" in preview.report && (preview.report.created || reading.adopt);
+    const long = preview.report.problems.filter(
+      ({ column, reason }) => column === "name" && ["too_long", "cut"].includes(reason),
+    );
+    const canAdopt =
+      reading.isByKey && "adopted" in preview.report && (preview.report.created || reading.adopt);
     return [
       long.length || reading.cutNames ? this.option("cutNames", words.import.shorten) : null,
       canAdopt ? this.option("adopt", words.import.adopt) : null,
@@ -204,11 +280,24 @@ export class Importing {
     const decided = this.reading.decisions.sent.length;
     const wrong = report.bad + report.conflicts - decided;
     const rejected = preview.rejected.length;
-    return h("div", { class: "sticky" },
-      h("div", { class: "actions" },
-        button(changes || decided ? words.import.go(report, wrong, decided) : words.import.same, () => this.confirm(), {
-          class: "primary", disabled: !changes && !decided }),
-        rejected ? button(words.import.save(rejected, wrong), () => preview.saveRejected(this.name)) : null),
+    return h(
+      "div",
+      { class: "sticky" },
+      h(
+        "div",
+        { class: "actions" },
+        button(
+          changes || decided ? words.import.go(report, wrong, decided) : words.import.same,
+          () => this.confirm(),
+          {
+            class: "primary",
+            disabled: !changes && !decided,
+          },
+        ),
+        rejected
+          ? button(words.import.save(rejected, wrong), () => preview.saveRejected(this.name))
+          : null,
+      ),
       h("p", { class: "hint" }, report.created ? words.store.forever : ""),
     );
   }
@@ -216,10 +305,15 @@ export class Importing {
   async confirm() {
     const { report, parameters } = this.shown;
     if (report.created) {
-      const answer = await ask({ title: words.import.confirm(report.created), lead: words.import.confirmWhy },
-        h("div", { class: "actions" },
+      const answer = await ask(
+        { title: words.import.confirm(report.created), lead: words.import.confirmWhy },
+        h(
+          "div",
+          { class: "actions" },
           h("button", { class: "primary", value: "yes" }, words.import.go(report, 0)),
-          h("button", { class: "quiet", value: "no" }, words.import.back)));
+          h("button", { class: "quiet", value: "no" }, words.import.back),
+        ),
+      );
       if (answer !== "yes") return;
     }
     if (!(await this.isUnchanged())) return this.begin(words.import.changed);
@@ -228,10 +322,16 @@ export class Importing {
 
   async write(report, parameters) {
     const isLatest = this.begun();
-    const partly = report.bad + report.conflicts ? { "skip-bad": "true", "on-conflict": "skip" } : {};
+    const partly =
+      report.bad + report.conflicts ? { "skip-bad": "true", "on-conflict": "skip" } : {};
     this.busy(words.import.writing(number(report.created + report.replaced)));
     const headers = { "Idempotency-Key": newKey(), "If-Match": `"${report.version}"` };
-    const { status, data } = await this.post({ ...parameters, ...partly }, headers, undefined, this.reading.decisions.sent);
+    const { status, data } = await this.post(
+      { ...parameters, ...partly },
+      headers,
+      undefined,
+      this.reading.decisions.sent,
+    );
     if (!isLatest()) return;
     if (status !== 200) return this.preview(status === 412 ? words.import.moved : data.message);
     this.file = null;
@@ -252,13 +352,21 @@ export class Importing {
 
   done(title, text, range) {
     this.node.replaceChildren(
-      h("div", { class: "empty" }, icon("check"), h("h2", { role: "status" }, title),
+      h(
+        "div",
+        { class: "empty" },
+        icon("check"),
+        h("h2", { role: "status" }, title),
         h("p", {}, text),
-        h("div", { class: "actions" },
+        h(
+          "div",
+          { class: "actions" },
           range.from ? button(words.undo.undo, () => this.undo(range)) : null,
           h("a", { class: "button primary", href: "./" }, words.import.list),
           h("a", { class: "button", href: "?view=changes" }, words.recent.title),
-          button(words.import.another, () => (go({ view: "import" }), this.begin())))),
+          button(words.import.another, () => (go({ view: "import" }), this.begin())),
+        ),
+      ),
     );
   }
 }
@@ -266,7 +374,11 @@ export class Importing {
 /** The body of an import with decisions: first these as JSON, then the file. */
 function withDecisions(decisions, bytes) {
   const boundary = newKey();
-  const begin = `--${boundary}\r\nContent-Type: application/json\r\n\r\n${JSON.stringify(decisions)}\r\n` +
+  const begin =
+    `--${boundary}\r\nContent-Type: application/json\r\n\r\n${JSON.stringify(decisions)}\r\n` +
     `--${boundary}\r\nContent-Type: text/csv\r\n\r\n`;
-  return { type: `multipart/mixed; boundary=${boundary}`, body: new Blob([begin, bytes, `\r\n--${boundary}--\r\n`]) };
+  return {
+    type: `multipart/mixed; boundary=${boundary}`,
+    body: new Blob([begin, bytes, `\r\n--${boundary}--\r\n`]),
+  };
 }

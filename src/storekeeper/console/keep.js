@@ -1,5 +1,6 @@
-// What survives a reload: the token, drafts, unconfirmed writes, the list's cursor. On a shared computer it ends with
-// the tab. Where the browser keeps nothing (private windows, full disks), it lives as long as the page.
+// What survives a reload: the token, drafts, unconfirmed writes, the list's cursor. On a shared
+// computer it ends with the tab. Where the browser keeps nothing (private windows, full disks), it
+// lives as long as the page.
 
 const PREFIX = `storekeeper ${new URL(".", location.href).pathname} `;
 const memory = new Map();
@@ -24,8 +25,10 @@ const areas = [tab, computer];
 
 const isText = (value) => typeof value === "string";
 const isMissing = (value) => value === null || value === undefined;
-const isContent = (value) => isText(value?.name) && (isMissing(value.address) || isText(value.address));
-const isBased = ({ base, tag }) => (isMissing(base) || isContent(base)) && (isMissing(tag) || isText(tag));
+const isContent = (value) =>
+  isText(value?.name) && (isMissing(value.address) || isText(value.address));
+const isBased = ({ base, tag }) =>
+  (isMissing(base) || isContent(base)) && (isMissing(tag) || isText(tag));
 
 /** The form of a token. */
 export const TOKEN = /^skt_[A-Za-z0-9]{49}$/;
@@ -36,9 +39,16 @@ const SHAPES = new Map([
   ["shortcut", (value) => typeof value === "boolean"],
   ["seen", (value) => isText(value) && /^\d+\.[a-z2-7]{8}$/.test(value)],
   ["draft:", (value) => isContent(value) && isBased(value) && !Number.isNaN(Date.parse(value.at))],
-  ["pending:", (value) =>
-    isContent(value?.payload) && isBased(value) && isText(value.key) && isText(value.mark) &&
-    Number.isFinite(value.at) && (isMissing(value.cursor) || isText(value.cursor))],
+  [
+    "pending:",
+    (value) =>
+      isContent(value?.payload) &&
+      isBased(value) &&
+      isText(value.key) &&
+      isText(value.mark) &&
+      Number.isFinite(value.at) &&
+      (isMissing(value.cursor) || isText(value.cursor)),
+  ],
 ]);
 
 // Drafts and writes under way belong to one tab: their names end with its own.
@@ -46,7 +56,10 @@ const OF_TAB = /^(draft|pending):/;
 let tabName = "";
 const fullName = (name) => PREFIX + (OF_TAB.test(name) ? `${name}@${tabName}` : name);
 
-/** Return what is kept under a name; what another program, or another version of this page, has kept is as nothing. */
+/**
+ * Return what is kept under a name; what another program, or another version of this page, has kept
+ * is as nothing.
+ */
 export function recall(name, otherwise = null) {
   return memory.has(name) ? memory.get(name) : (read(fullName(name), name) ?? otherwise);
 }
@@ -103,7 +116,8 @@ function keys() {
   return areas.flatMap((stored) =>
     Array.from({ length: stored.length }, (_, at) => stored.key(at))
       .filter((key) => key?.startsWith(PREFIX))
-      .map((key) => [stored, key]));
+      .map((key) => [stored, key]),
+  );
 }
 
 /** The names of all that this tab keeps and that begins with these letters. */
@@ -116,14 +130,18 @@ export function kept(beginning) {
   return [...names].filter((name) => name.startsWith(beginning));
 }
 
-/** Name this tab, and take over what tabs have left that are no longer there. `living` has the names of those that are. */
+/**
+ * Name this tab, and take over what tabs have left that are no longer there. `living` has the names
+ * of those that are.
+ */
 export function adopt(name, living) {
   tabName = name;
   for (const [stored, key] of keys()) {
     const [left, owner] = key.slice(PREFIX.length).split("@");
     if (!OF_TAB.test(left) || owner === tabName || living.has(owner)) continue;
     const value = read(key, left);
-    if (value === null || recall(left) !== null) continue; // its turn comes when this tab has nothing of its own there
+    // Its turn comes when this tab has nothing of its own there.
+    if (value === null || recall(left) !== null) continue;
     keep(left, value);
     stored.removeItem(key);
   }

@@ -1,4 +1,5 @@
-// The numbers that outside systems have for the stores of the list: a column, as soon as one store has some.
+// The numbers that outside systems have for the stores of the list: a column, as soon as one store
+// has some.
 
 import { request } from "./api.js";
 import { debounce } from "./dom.js";
@@ -39,7 +40,9 @@ export class Keys {
       if (status !== 200 || known !== this.known) return; // another list is shown
       const found = new Map();
       for (const key of data.keys) found.set(key.store, [...(found.get(key.store) ?? []), key]);
-      const changed = some.filter((id) => JSON.stringify(found.get(id) ?? []) !== JSON.stringify(this.of(id)));
+      const changed = some.filter(
+        (id) => JSON.stringify(found.get(id) ?? []) !== JSON.stringify(this.of(id)),
+      );
       for (const id of changed) this.known.set(id, found.get(id) ?? []);
       for (const { column } of data.keys) this.columns.add(column);
       if (changed.length) this.onKeys(changed);

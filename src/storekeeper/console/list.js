@@ -1,4 +1,5 @@
-// The list: a table of real rows, searched as one types, sorted and filtered; further pages come as one nears the end.
+// The list: a table of real rows, searched as one types, sorted and filtered; further pages come as
+// one nears the end.
 
 import { cursorOf, feed, isNewer, part, request } from "./api.js";
 import { button, debounce, h, icon, say } from "./dom.js";
@@ -22,48 +23,106 @@ const SEARCHING = 400; // milliseconds after which the rows of an earlier search
 
 export class List {
   constructor() {
-    this.rows = new Rows((entry) => this.draw(entry), () => this.next && !this.loading && this.load(true));
+    this.rows = new Rows(
+      (entry) => this.draw(entry),
+      () => this.next && !this.loading && this.load(true),
+    );
     this.editing = new RowEditing(this);
-    this.ticks = new Ticks(async (format, ids) => (await part("./exporting.js")).saveTicked(format, ids));
+    this.ticks = new Ticks(async (format, ids) =>
+      (await part("./exporting.js")).saveTicked(format, ids),
+    );
     this.keys = new Keys((ids) => this.showKeys(ids));
     this.filters = new Filters();
     this.wanted = null;
     this.q = null;
     this.field = h("input", {
-      type: "search", id: "search", placeholder: words.list.search, "aria-label": words.list.search,
-      autocomplete: "off", spellcheck: "false", maxlength: String(MAX_QUERY),
-      oninput: debounce(150, () => go({ q: this.field.value.trim(), view: "list" }, { replace: true })),
+      type: "search",
+      id: "search",
+      placeholder: words.list.search,
+      "aria-label": words.list.search,
+      autocomplete: "off",
+      spellcheck: "false",
+      maxlength: String(MAX_QUERY),
+      oninput: debounce(150, () =>
+        go({ q: this.field.value.trim(), view: "list" }, { replace: true }),
+      ),
     });
     this.count = h("p", { class: "found" });
     this.body = this.rows.body;
-    this.more = button(words.list.more, () => this.load(true).then((id) => id && this.focus(id)),
-      { class: "wide", hidden: true });
+    this.more = button(words.list.more, () => this.load(true).then((id) => id && this.focus(id)), {
+      class: "wide",
+      hidden: true,
+    });
     this.empty = h("div", { class: "empty", hidden: true });
     this.keyTitle = h("th", { scope: "col", class: "key" }, words.list.key);
-    this.table = h("table", { class: "stores", hidden: true },
+    this.table = h(
+      "table",
+      { class: "stores", hidden: true },
       h("caption", { class: "sr" }, words.list.title),
-      h("thead", {}, h("tr", {},
-        this.filters.titles.id, this.keyTitle, this.filters.titles.name, h("th", { scope: "col" }, words.address))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          this.filters.titles.id,
+          this.keyTitle,
+          this.filters.titles.name,
+          h("th", { scope: "col" }, words.address),
+        ),
+      ),
       this.body,
     );
-    this.node = h("section", { class: "list", "aria-label": words.list.title, onkeydown: (event) => this.key(event) },
-      h("div", { class: "tools" },
-        h("div", { class: "search" }, icon("search"), this.field, h("kbd", { "aria-hidden": "true" }, "/")),
+    this.node = h(
+      "section",
+      { class: "list", "aria-label": words.list.title, onkeydown: (event) => this.key(event) },
+      h(
+        "div",
+        { class: "tools" },
+        h(
+          "div",
+          { class: "search" },
+          icon("search"),
+          this.field,
+          h("kbd", { "aria-hidden": "true" }, "/"),
+        ),
         h("a", { class: "button new", id: "new", href: "?store=new" }, words.list.create),
-        h("a", { class: "button", href: "?view=import" }, words.list.import)),
+        h("a", { class: "button", href: "?view=import" }, words.list.import),
+      ),
       this.filters.node,
-      h("div", { class: "above" }, this.count,
-        (this.tickAll = button(words.ticks.all, () => this.tickFound(), { class: "quiet small all" })), this.ticks.node,
-        h("span", { class: "export" }, h("span", {}, words.list.export),
+      h(
+        "div",
+        { class: "above" },
+        this.count,
+        (this.tickAll = button(words.ticks.all, () => this.tickFound(), {
+          class: "quiet small all",
+        })),
+        this.ticks.node,
+        h(
+          "span",
+          { class: "export" },
+          h("span", {}, words.list.export),
           button("CSV", () => this.export("csv"), { class: "quiet small" }),
-          button("Excel", () => this.export("xlsx"), { class: "quiet small" }))),
-      this.rows.above, this.table, this.rows.below, this.empty, this.more,
+          button("Excel", () => this.export("xlsx"), { class: "quiet small" }),
+        ),
+      ),
+      this.rows.above,
+      this.table,
+      this.rows.below,
+      this.empty,
+      this.more,
     );
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
-      if (row && !event.target.closest("a, input, textarea") && !String(getSelection())) go({ store: row.dataset.id });
+      if (row && !event.target.closest("a, input, textarea") && !String(getSelection())) {
+        go({ store: row.dataset.id });
+      }
     });
-    window.addEventListener("scroll", debounce(200, () => this.remember()), { passive: true });
+    window.addEventListener(
+      "scroll",
+      debounce(200, () => this.remember()),
+      { passive: true },
+    );
   }
 
   /** Show the stores that a place asks for; nothing is asked if those are shown already. */
@@ -115,7 +174,8 @@ export class List {
     }
     if (abort !== this.abort) return null;
     this.shown = this.asked;
-    if (response.status === 410) return this.load(false); // of another history, or too much has changed since
+    // It is of another history, or too much has changed since.
+    if (response.status === 410) return this.load(false);
     if (response.status !== 200) return this.refuse(response.data.message);
     return this.take(stores, response, more, was);
   }
@@ -151,7 +211,12 @@ export class List {
   /** Remember in the history where one is in the list. */
   remember() {
     const seen = this.body.offsetHeight ? this.rows.seen() : null;
-    if (seen) history.replaceState({ ...history.state, rows: this.rows.size, seen: scrollY > 0 ? seen : null }, "");
+    if (seen) {
+      history.replaceState(
+        { ...history.state, rows: this.rows.size, seen: scrollY > 0 ? seen : null },
+        "",
+      );
+    }
   }
 
   /** Show again what one saw when one was here before. */
@@ -172,7 +237,9 @@ export class List {
     while (this.next && this.rows.size <= MAX_TICKS) if ((await this.load(true)) === null) return;
     const isWhole = this.rows.ids.every((id) => this.ticks.set(id, true));
     if (!isWhole) notify(words.ticks.most(MAX_TICKS));
-    for (const box of this.body.querySelectorAll(".tick")) box.checked = this.ticks.ids.has(Number(box.closest("tr").dataset.id));
+    for (const box of this.body.querySelectorAll(".tick")) {
+      box.checked = this.ticks.ids.has(Number(box.closest("tr").dataset.id));
+    }
   }
 
   /** Save what is shown as a file. */
@@ -191,10 +258,15 @@ export class List {
   settle() {
     const count = this.rows.size;
     const isPart = Boolean(this.q) || this.isFiltered;
-    this.count.textContent = isPart ? words.list.found(count, Boolean(this.next)) : words.list.count(this.total ?? count);
+    this.count.textContent = isPart
+      ? words.list.found(count, Boolean(this.next))
+      : words.list.count(this.total ?? count);
     this.more.hidden = !this.next;
     this.table.hidden = count === 0;
-    this.table.setAttribute("aria-rowcount", String(this.next ? (isPart ? -1 : (this.total ?? -2) + 1) : count + 1));
+    this.table.setAttribute(
+      "aria-rowcount",
+      String(this.next ? (isPart ? -1 : (this.total ?? -2) + 1) : count + 1),
+    );
     this.node.classList.toggle("bare", !count && !isPart);
     this.node.classList.toggle("filtered", this.isFiltered);
     this.empty.hidden = count > 0;
@@ -214,10 +286,15 @@ export class List {
 
   nothingYet() {
     return [
-      icon("shop"), h("h2", {}, words.list.empty), h("p", {}, words.list.emptyWhy),
-      h("div", { class: "actions" },
+      icon("shop"),
+      h("h2", {}, words.list.empty),
+      h("p", {}, words.list.emptyWhy),
+      h(
+        "div",
+        { class: "actions" },
         h("a", { class: "button primary", href: "?store=new" }, words.list.first),
-        h("a", { class: "button", href: "?view=import" }, words.list.firstImport)),
+        h("a", { class: "button", href: "?view=import" }, words.list.firstImport),
+      ),
       h("p", { class: "hint" }, words.list.emptyDemo),
     ];
   }
@@ -236,16 +313,36 @@ export class List {
   /** Make the row of a store. */
   draw({ store, version, mark: tag }) {
     const mark = (text) => marked(text, this.needles);
-    const draft = recall(`draft:${store.id}`) ? h("span", { class: "tag warn" }, words.store.unsaved) : null;
+    const draft = recall(`draft:${store.id}`)
+      ? h("span", { class: "tag warn" }, words.store.unsaved)
+      : null;
     const address = cut(store.address ?? "", MAX_SHOWN);
     const isSelected = String(store.id) === place().store;
-    const row = h("tr", { "data-id": String(store.id), class: tag ? "fresh" : undefined, "aria-current": isSelected && "true" },
+    const row = h(
+      "tr",
+      {
+        "data-id": String(store.id),
+        class: tag ? "fresh" : undefined,
+        "aria-current": isSelected && "true",
+      },
       h("td", { class: "num" }, this.ticks.box(store.id), String(store.id)),
       h("td", { class: "key", translate: "no" }, this.keysOf(store.id)),
-      h("td", { class: "name" },
-        h("a", { href: href({ ...this.wanted, store: store.id }), dir: "auto", translate: "no" }, mark(store.name) || "—"),
-        draft, tag ? h("span", { class: "tag ok" }, tag) : null),
-      h("td", { class: "address", dir: "auto", translate: "no", title: address.length > 40 && address }, mark(address)),
+      h(
+        "td",
+        { class: "name" },
+        h(
+          "a",
+          { href: href({ ...this.wanted, store: store.id }), dir: "auto", translate: "no" },
+          mark(store.name) || "—",
+        ),
+        draft,
+        tag ? h("span", { class: "tag ok" }, tag) : null,
+      ),
+      h(
+        "td",
+        { class: "address", dir: "auto", translate: "no", title: address.length > 40 && address },
+        mark(address),
+      ),
     );
     if (isSelected) this.selected = row;
     return row;
@@ -262,9 +359,15 @@ export class List {
   /** Show the outside numbers that came; the column is there as soon as there are any. */
   showKeys(ids) {
     this.table.classList.toggle("keyed", this.keys.columns.size > 0);
-    this.keyTitle.textContent = this.keys.columns.size === 1 ? [...this.keys.columns][0] : words.list.key;
+    this.keyTitle.textContent =
+      this.keys.columns.size === 1 ? [...this.keys.columns][0] : words.list.key;
     this.rows.keepPlace(() => {
-      for (const id of ids) this.rows.get(id)?.row?.querySelector(".key").replaceChildren(...this.keysOf(id).filter(Boolean));
+      for (const id of ids) {
+        this.rows
+          .get(id)
+          ?.row?.querySelector(".key")
+          .replaceChildren(...this.keysOf(id).filter(Boolean));
+      }
     });
   }
 
@@ -284,7 +387,10 @@ export class List {
     if (created && isShown) this.settle();
   }
 
-  /** Whether a store that was created belongs to what is shown: at the end, or where the newest come first. */
+  /**
+   * Whether a store that was created belongs to what is shown: at the end, or where the newest come
+   * first.
+   */
   hasRoomFor(store) {
     const { sort } = this.wanted;
     const hay = fold(`${store.name} ${store.address ?? ""}`);
@@ -331,8 +437,18 @@ export class List {
       event.preventDefault();
       return row.querySelector(".tick").click();
     }
-    const to = new Map([["ArrowDown", at + 1], ["ArrowUp", at - 1], ["Home", 0], ["End", this.rows.size - 1]]).get(event.key);
-    if (to === undefined || (at < 0 && (event.target !== this.field || event.key !== "ArrowDown"))) return;
+    const to = new Map([
+      ["ArrowDown", at + 1],
+      ["ArrowUp", at - 1],
+      ["Home", 0],
+      ["End", this.rows.size - 1],
+    ]).get(event.key);
+    if (
+      to === undefined ||
+      (at < 0 && (event.target !== this.field || event.key !== "ArrowDown"))
+    ) {
+      return;
+    }
     event.preventDefault();
     if (to < 0) this.field.focus();
     else this.focus(this.rows.ids[Math.min(to, this.rows.size - 1)]);

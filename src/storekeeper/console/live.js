@@ -1,8 +1,22 @@
-// Changes of others as they happen. All tabs of a browser share one stream, since it has six connections to a host: one
-// visible tab leads, and tells the others. Where tabs cannot share, or no events get through, pages of changes are asked
-// for, a few times a minute. A hidden tab asks nothing.
+// Changes of others as they happen. All tabs of a browser share one stream, since it has six
+// connections to a host: one visible tab leads, and tells the others. Where tabs cannot share, or
+// no events get through, pages of changes are asked for, a few times a minute. A hidden tab asks
+// nothing.
 
-import { authorization, BASE, cursorOf, epochOf, feed, health, isAway, Lost, numberOf, pause, send, tokenMark } from "./api.js";
+import {
+  authorization,
+  BASE,
+  cursorOf,
+  epochOf,
+  feed,
+  health,
+  isAway,
+  Lost,
+  numberOf,
+  pause,
+  send,
+  tokenMark,
+} from "./api.js";
 import { released } from "./dom.js";
 import { prefix } from "./keep.js";
 
@@ -13,7 +27,10 @@ const STREAM_AGAIN = 60_000;
 const MANY = 100;
 const CAN_SHARE = Boolean(navigator.locks) && "BroadcastChannel" in window;
 
-/** Listen until the page is left. `page.onChanges(changes)` takes them, `onReset()` reads all again, `onState(state)`. */
+/**
+ * Listen until the page is left. `page.onChanges(changes)` takes them, `onReset()` reads all again,
+ * `onState(state)`.
+ */
 export async function listen(page) {
   for (;;) {
     await visible();
@@ -29,7 +46,11 @@ export async function listen(page) {
 }
 
 async function visible() {
-  while (document.hidden) await new Promise((next) => document.addEventListener("visibilitychange", next, { once: true }));
+  while (document.hidden) {
+    await new Promise((next) =>
+      document.addEventListener("visibilitychange", next, { once: true }),
+    );
+  }
 }
 
 /** Wait, at most until the signal comes. */
@@ -70,7 +91,7 @@ function telling(page, channel) {
 
 /** Take what the leading tab tells; ask for what it did not tell, and when it says nothing. */
 async function follow(page, channel, signal) {
-  for (let tries = 0; !signal.aborted; ) {
+  for (let tries = 0; !signal.aborted;) {
     try {
       if (await catchUp(page)) page.onReset();
       tries = 0;
@@ -114,7 +135,8 @@ function gap(page, channel, signal) {
 
 /** Whether the leading tab knows of changes that this one was not told. */
 const isBehind = (cursor) =>
-  feed.cursor && (epochOf(cursor) !== epochOf(feed.cursor) || numberOf(cursor) > numberOf(feed.cursor));
+  feed.cursor &&
+  (epochOf(cursor) !== epochOf(feed.cursor) || numberOf(cursor) > numberOf(feed.cursor));
 
 /** Take told changes in; return false if some before them are missing. */
 function takeTold(page, changes) {
@@ -132,7 +154,7 @@ function takeTold(page, changes) {
 
 /** Ask the service until the signal comes: by a stream, or from `noStreamsUntil` on by pages. */
 async function lead(page, signal, noStreamsUntil) {
-  for (let tries = 0; !signal.aborted; ) {
+  for (let tries = 0; !signal.aborted;) {
     try {
       if (await catchUp(page)) page.onReset();
       tries = 0;
@@ -150,21 +172,32 @@ async function lead(page, signal, noStreamsUntil) {
 
 let tag = null;
 
-/** Take what came since the cursor, in one page; return whether that was too much, or of another history. */
+/**
+ * Take what came since the cursor, in one page; return whether that was too much, or of another
+ * history.
+ */
 async function catchUp(page) {
   if (!feed.cursor) return false;
   const headers = tag ? { "If-None-Match": tag } : {};
   const mark = tokenMark();
-  const { status, data, tag: now } = await send(`changes?limit=${MANY}&after=${feed.cursor}`, { headers });
+  const {
+    status,
+    data,
+    tag: now,
+  } = await send(`changes?limit=${MANY}&after=${feed.cursor}`, { headers });
   if (status === 304) return false;
   if (status === 410) return renew(data.cursor);
   if (status === 401) throw wantsToken(mark);
   if (isAway(status) || status !== 200) throw new Lost(String(status));
-  if (data.head > Number.parseInt(data.next, 10)) return renew(`${data.head}.${epochOf(data.next)}`);
+  if (data.head > Number.parseInt(data.next, 10)) {
+    return renew(`${data.head}.${epochOf(data.next)}`);
+  }
   if (data.changes.length) {
     feed.cursor = data.next;
     tag = null;
-    page.onChanges(data.changes.map((change) => ({ ...change, tag: `"${change.seq}.${epochOf(data.next)}"` })));
+    page.onChanges(
+      data.changes.map((change) => ({ ...change, tag: `"${change.seq}.${epochOf(data.next)}"` })),
+    );
   } else tag = now;
   return false;
 }
@@ -191,9 +224,16 @@ async function stream(page, signal) {
     const mark = tokenMark();
     const headers = { Accept: "text/event-stream", ...authorization() };
     const url = new URL(`changes?after=${feed.cursor ?? "now"}`, BASE);
-    const response = await fetch(url, { headers, signal: abort.signal, cache: "no-store", redirect: "manual" });
+    const response = await fetch(url, {
+      headers,
+      signal: abort.signal,
+      cache: "no-store",
+      redirect: "manual",
+    });
     if (response.status === 401) throw wantsToken(mark);
-    if (!response.ok || !response.headers.get("content-type")?.startsWith("text/event-stream")) return false;
+    if (!response.ok || !response.headers.get("content-type")?.startsWith("text/event-stream")) {
+      return false;
+    }
     for await (const events of eventsOf(response.body)) {
       clearTimeout(timer);
       timer = setTimeout(stop, SILENCE);
@@ -234,9 +274,13 @@ async function* eventsOf(body) {
     if (done) return;
     const blocks = (text + value).split("\n\n");
     text = blocks.pop();
-    yield blocks.map((block) => Object.fromEntries(block.split("\n").map((line) => {
-      const colon = line.indexOf(": ");
-      return [line.slice(0, colon), line.slice(colon + 2)];
-    })));
+    yield blocks.map((block) =>
+      Object.fromEntries(
+        block.split("\n").map((line) => {
+          const colon = line.indexOf(": ");
+          return [line.slice(0, colon), line.slice(colon + 2)];
+        }),
+      ),
+    );
   }
 }

@@ -30,7 +30,13 @@ function frame() {
   find("nav").setAttribute("aria-label", words.pages);
   find("nav").replaceChildren(
     h("a", { href: "./", "data-view": "list" }, words.list.title),
-    h("a", { href: "?view=changes", "data-view": "changes" }, words.recent.short, " ", h("span", { class: "count", id: "unseen" })),
+    h(
+      "a",
+      { href: "?view=changes", "data-view": "changes" },
+      words.recent.short,
+      " ",
+      h("span", { class: "count", id: "unseen" }),
+    ),
   );
   find("more").setAttribute("aria-label", words.menu.title);
   find("menu").addEventListener("toggle", drawMenu);
@@ -42,11 +48,16 @@ function drawMenu() {
   shortcut.addEventListener("change", () => keep("shortcut", shortcut.checked));
   find("menu").replaceChildren(
     h("p", { class: "hint" }, words.menu.me(me)),
-    button(words.menu.help, async () => (find("menu").hidePopover(), (await part("./help.js")).showHelp())),
+    button(
+      words.menu.help,
+      async () => (find("menu").hidePopover(), (await part("./help.js")).showHelp()),
+    ),
     h("a", { href: new URL("../docs", BASE).href }, words.menu.reference),
     h("a", { href: new URL("../openapi.json", BASE).href }, words.menu.document),
     h("label", { class: "check" }, shortcut, h("span", {}, words.menu.shortcut)),
-    recall("token") ? button(words.token.out, signOut) : button(words.token.give, () => (find("menu").hidePopover(), askForToken())),
+    recall("token")
+      ? button(words.token.out, signOut)
+      : button(words.token.give, () => (find("menu").hidePopover(), askForToken())),
   );
 }
 
@@ -119,7 +130,16 @@ function drawLive() {
 
 function key(event) {
   const isText = event.target.matches?.("input, textarea, select, dialog *");
-  if (event.key !== "/" || isText || event.ctrlKey || event.metaKey || event.altKey || !recall("shortcut", true)) return;
+  if (
+    event.key !== "/" ||
+    isText ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    !recall("shortcut", true)
+  ) {
+    return;
+  }
   event.preventDefault();
   if (place().view !== "list") go({ view: "list" });
   list.field.focus();
@@ -144,7 +164,10 @@ window.addEventListener("saved", ({ detail }) => {
   else offerUndo(detail);
 });
 window.addEventListener("unsaved", ({ detail: target }) => {
-  notify(words.notices.unsaved(target), h("a", { class: "button small", href: `?store=${target}` }, words.notices.open));
+  notify(
+    words.notices.unsaved(target),
+    h("a", { class: "button small", href: `?store=${target}` }, words.notices.open),
+  );
 });
 await follow();
 unseen.draw();

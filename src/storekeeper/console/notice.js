@@ -1,4 +1,5 @@
-// The line at the bottom, where it moves nothing: what stands in the way, what to do, and what goes on by itself.
+// The line at the bottom, where it moves nothing: what stands in the way, what to do, and what goes
+// on by itself.
 
 import { health } from "./api.js";
 import { button, find, h, icon, released } from "./dom.js";
@@ -28,7 +29,10 @@ export async function hush() {
 function draw() {
   const node = find("notice");
   const token = button(words.token.give, () => askForToken(), { class: "small" });
-  const close = button(icon("close"), hush, { class: "quiet square small", "aria-label": words.close });
+  const close = button(icon("close"), hush, {
+    class: "quiet square small",
+    "aria-label": words.close,
+  });
   const reload = button(words.proxy.reload, () => location.reload(), { class: "small" });
   const states = {
     offline: ["warn", words.notices.offline],
@@ -37,11 +41,17 @@ function draw() {
     token: ["warn", recall("token") ? words.notices.refused : words.notices.token, token],
     readonly: ["warn", words.notices.readonly, token],
   };
-  const [kind, text, action] = states[health.state] ?? (message ? ["info", message.text, message.action, close] : []);
+  const [kind, text, action] =
+    states[health.state] ?? (message ? ["info", message.text, message.action, close] : []);
   node.hidden = !text;
   node.className = `notice ${kind}`;
   if (!text) return node.replaceChildren();
-  const parts = [kind === "warn" && icon("alert"), h("span", {}, text), action, kind === "info" && close];
+  const parts = [
+    kind === "warn" && icon("alert"),
+    h("span", {}, text),
+    action,
+    kind === "info" && close,
+  ];
   node.replaceChildren(...parts.filter(Boolean));
 }
 

@@ -1,7 +1,21 @@
-// Writes that are under way. Each is kept before it is sent, with a key, and repeated with that key until a response
-// says what became of it: after a lost response, a reload or a restart of the service there is never a second store.
+// Writes that are under way. Each is kept before it is sent, with a key, and repeated with that key
+// until a response says what became of it: after a lost response, a reload or a restart of the
+// service there is never a second store.
 
-import { cursorOf, feed, isAway, lack, Lost, needToken, newKey, part, pause, request, send, tokenMark } from "./api.js";
+import {
+  cursorOf,
+  feed,
+  isAway,
+  lack,
+  Lost,
+  needToken,
+  newKey,
+  part,
+  pause,
+  request,
+  send,
+  tokenMark,
+} from "./api.js";
 import { forget, keep, kept, recall } from "./keep.js";
 import { equal, payload as asPayload } from "./rules.js";
 
@@ -26,9 +40,21 @@ function tell(target, state, details = {}) {
   for (const watcher of watchers.get(target) ?? []) watcher(state, details);
 }
 
-/** Write a store: `target` is its id, or "new"; `base` is the version that it is based on, with its `tag`. */
+/**
+ * Write a store: `target` is its id, or "new"; `base` is the version that it is based on, with its
+ * `tag`.
+ */
 export function write(target, payload, tag, base) {
-  const began = { payload, tag, base, key: newKey(), mark: tokenMark(), cursor: feed.cursor, at: Date.now(), unknown: false };
+  const began = {
+    payload,
+    tag,
+    base,
+    key: newKey(),
+    mark: tokenMark(),
+    cursor: feed.cursor,
+    at: Date.now(),
+    unknown: false,
+  };
   keep(`pending:${target}`, began);
   return run(target);
 }
@@ -63,8 +89,11 @@ async function run(target) {
 async function isSettled(target, tries) {
   let write = pending(target);
   if (write.mark !== tokenMark() || Date.now() - write.at > MAX_AGE) {
-    // The key belongs to another token, or is forgotten: only what was certainly not done may be sent again unasked.
-    if (target === "new" && (write.unknown || write.sending) && !(await decided(target, write))) return true;
+    // The key belongs to another token, or is forgotten: only what was certainly not done may be
+    // sent again unasked.
+    if (target === "new" && (write.unknown || write.sending) && !(await decided(target, write))) {
+      return true;
+    }
     write = { ...write, key: newKey(), mark: tokenMark(), at: Date.now(), unknown: false };
   }
   write = { ...write, unknown: write.unknown || Boolean(write.sending), sending: true };
@@ -93,7 +122,14 @@ async function isSettled(target, tries) {
   const isDone = now?.status === 200 && equal(now.data, write.payload);
   const merged = now?.status === 200 && !isDone && merge(write, now.data);
   if (merged) {
-    keep(`pending:${target}`, { ...write, payload: merged, base: now.data, tag: now.tag, key: newKey(), at: Date.now() });
+    keep(`pending:${target}`, {
+      ...write,
+      payload: merged,
+      base: now.data,
+      tag: now.tag,
+      key: newKey(),
+      at: Date.now(),
+    });
     return false;
   }
   forget(`pending:${target}`);
@@ -119,15 +155,24 @@ const valueOf = (content, field) => content?.[field] ?? null;
 
 /** The fields that differ from the base, as a merge patch. */
 function changes(content, base) {
-  const changed = FIELDS.filter((field) => !base || valueOf(content, field) !== valueOf(base, field));
+  const changed = FIELDS.filter(
+    (field) => !base || valueOf(content, field) !== valueOf(base, field),
+  );
   return Object.fromEntries(changed.map((field) => [field, valueOf(content, field)]));
 }
 
-/** What the store shall be if another client changed other fields than this write; null if both changed one. */
+/**
+ * What the store shall be if another client changed other fields than this write; null if both
+ * changed one.
+ */
 function merge({ payload, base }, theirs) {
   const [ours, others] = [changes(payload, base), changes(theirs, base)];
-  const clashes = FIELDS.some((field) => field in ours && field in others && ours[field] !== others[field]);
-  return clashes || !base ? null : asPayload({ name: theirs.name, address: theirs.address, ...ours });
+  const clashes = FIELDS.some(
+    (field) => field in ours && field in others && ours[field] !== others[field],
+  );
+  return clashes || !base
+    ? null
+    : asPayload({ name: theirs.name, address: theirs.address, ...ours });
 }
 
 function settle(target, { payload, base }, { status, data, tag: now }) {
@@ -136,12 +181,22 @@ function settle(target, { payload, base }, { status, data, tag: now }) {
     own.add(seq);
     forget(`draft:${target}`);
     tell(target, "saved", { store: data, tag: now });
-    window.dispatchEvent(new CustomEvent("saved", { detail: { store: data, tag: now, before: base, seq, created: target === "new" } }));
+    window.dispatchEvent(
+      new CustomEvent("saved", {
+        detail: { store: data, tag: now, before: base, seq, created: target === "new" },
+      }),
+    );
     return;
   }
   const refusal = { status, message: data.message, keys: data.validation?.keys ?? [] };
-  tell(target, status === 412 ? "conflict" : "refused", status === 412 ? { payload, base } : refusal);
-  if (!watchers.get(target)?.size) window.dispatchEvent(new CustomEvent("unsaved", { detail: target }));
+  tell(
+    target,
+    status === 412 ? "conflict" : "refused",
+    status === 412 ? { payload, base } : refusal,
+  );
+  if (!watchers.get(target)?.size) {
+    window.dispatchEvent(new CustomEvent("unsaved", { detail: target }));
+  }
 }
 
 async function decided(target, write) {

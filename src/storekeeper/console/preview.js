@@ -14,22 +14,47 @@ export class Preview {
   /** `onDecided()` is called when a person decides on a row in conflict. */
   constructor(report, reading, onDecided) {
     [this.report, this.reading, this.onDecided] = [report, reading, onDecided];
-    const wrong = report.problems.filter(({ reason }) => reason !== "cut")
-      .map((problem) => ({ ...problem, kind: problem.reason === "conflict" ? "conflicts" : "bad" }));
-    const right = report.changes.map((change) => ({ ...change, kind: change.old ? "replaced" : "created" }));
-    const order = (one, other) => KINDS.indexOf(one.kind) - KINDS.indexOf(other.kind) || one.line - other.line;
+    const wrong = report.problems
+      .filter(({ reason }) => reason !== "cut")
+      .map((problem) => ({
+        ...problem,
+        kind: problem.reason === "conflict" ? "conflicts" : "bad",
+      }));
+    const right = report.changes.map((change) => ({
+      ...change,
+      kind: change.old ? "replaced" : "created",
+    }));
+    const order = (one, other) =>
+      KINDS.indexOf(one.kind) - KINDS.indexOf(other.kind) || one.line - other.line;
     this.rows = [...wrong, ...right].sort(order);
     this.body = h("tbody");
     this.rest = h("p", { class: "hint" });
-    this.filters = KINDS.filter((kind) => report[kind] || kind === "created").map((kind) => this.filter(kind));
-    this.node = h("div", {},
+    this.filters = KINDS.filter((kind) => report[kind] || kind === "created").map((kind) =>
+      this.filter(kind),
+    );
+    this.node = h(
+      "div",
+      {},
       h("div", { class: "sums", role: "group", "aria-label": words.import.filter }, this.filters),
       this.decideAll(),
-      this.table = h("table", { class: "rows" },
-        h("thead", {}, h("tr", {}, [words.import.row, words.import.store, words.name, words.address].map((text, at) =>
-          h("th", { scope: "col", class: at ? undefined : "num" }, text)))),
-        this.body),
-      this.rest);
+      (this.table = h(
+        "table",
+        { class: "rows" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            [words.import.row, words.import.store, words.name, words.address].map((text, at) =>
+              h("th", { scope: "col", class: at ? undefined : "num" }, text),
+            ),
+          ),
+        ),
+        this.body,
+      )),
+      this.rest,
+    );
     this.show(null);
   }
 
@@ -42,13 +67,19 @@ export class Preview {
       this.show(this.kind);
       this.onDecided();
     };
-    return h("div", { class: "actions decide" }, h("p", { class: "hint" }, words.decisions.lead(problems.length)),
+    return h(
+      "div",
+      { class: "actions decide" },
+      h("p", { class: "hint" }, words.decisions.lead(problems.length)),
       button(words.decisions.allTheirs, decide("present"), { class: "small" }),
-      button(words.decisions.allMine, decide("row"), { class: "small" }));
+      button(words.decisions.allMine, decide("row"), { class: "small" }),
+    );
   }
 
   get summary() {
-    return KINDS.filter((kind) => this.report[kind]).map((kind) => `${number(this.report[kind])} ${words.import.kinds[kind]}`).join(", ");
+    return KINDS.filter((kind) => this.report[kind])
+      .map((kind) => `${number(this.report[kind])} ${words.import.kinds[kind]}`)
+      .join(", ");
   }
 
   filter(kind) {
@@ -56,14 +87,28 @@ export class Preview {
     const content = [h("b", {}, number(this.report[kind])), " ", words.import.kinds[kind]];
     if (!isListed) return h("span", { class: `sum ${kind}` }, content);
     const toggle = () => this.show(this.kind === kind ? null : kind);
-    return h("button", { type: "button", class: `sum ${kind}`, "aria-pressed": "false", onclick: toggle, "data-kind": kind }, content);
+    return h(
+      "button",
+      {
+        type: "button",
+        class: `sum ${kind}`,
+        "aria-pressed": "false",
+        onclick: toggle,
+        "data-kind": kind,
+      },
+      content,
+    );
   }
 
   show(kind) {
     this.kind = kind;
-    for (const one of this.filters) if (one.dataset.kind) one.setAttribute("aria-pressed", String(one.dataset.kind === kind));
+    for (const one of this.filters) {
+      if (one.dataset.kind) one.setAttribute("aria-pressed", String(one.dataset.kind === kind));
+    }
     const rows = this.rows.filter((row) => !kind || row.kind === kind);
-    const all = kind ? this.report[kind] : KINDS.slice(0, 4).reduce((sum, each) => sum + this.report[each], 0);
+    const all = kind
+      ? this.report[kind]
+      : KINDS.slice(0, 4).reduce((sum, each) => sum + this.report[each], 0);
     this.body.replaceChildren(...rows.slice(0, LISTED).map((row) => this.row(row)));
     const more = all - Math.min(rows.length, LISTED);
     this.rest.textContent = more > 0 ? words.import.more(more) : "";
@@ -72,24 +117,47 @@ export class Preview {
 
   row(row) {
     const tag = h("span", { class: `tag ${TAGS[row.kind]}` }, words.import.tags[row.kind]);
-    const id = row.id && row.kind !== "created" ? h("span", { class: "id" }, words.store.number(row.id)) : null;
+    const id =
+      row.id && row.kind !== "created"
+        ? h("span", { class: "id" }, words.store.number(row.id))
+        : null;
     const { decisions } = this.reading;
     const value = (field) => {
       if (row.conflict) return decisions.cell(row, field, this.onDecided);
-      return row.message ? shown(short(this.reading.cell(row.row, field)), words.none[field]) : change(row, field);
+      return row.message
+        ? shown(short(this.reading.cell(row.row, field)), words.none[field])
+        : change(row, field);
     };
-    return h("tr", { class: row.kind },
+    return h(
+      "tr",
+      { class: row.kind },
       h("td", { class: "num", "data-label": words.import.row }, number(row.line)),
       h("td", { class: "what" }, tag, " ", id),
-      h("td", { dir: "auto", "data-label": words.name }, value("name"),
-        row.message ? h("p", { class: `hint ${TAGS[row.kind]}` }, row.conflict ? author(row) : words.import.problem(row)) : null),
-      h("td", { dir: "auto", "data-label": words.address }, value("address")));
+      h(
+        "td",
+        { dir: "auto", "data-label": words.name },
+        value("name"),
+        row.message
+          ? h(
+              "p",
+              { class: `hint ${TAGS[row.kind]}` },
+              row.conflict ? author(row) : words.import.problem(row),
+            )
+          : null,
+      ),
+      h("td", { dir: "auto", "data-label": words.address }, value("address")),
+    );
   }
 
-  /** How many rows are not imported, of those that the report has: each once, whatever is wrong with it. */
+  /**
+   * How many rows are not imported, of those that the report has: each once, whatever is wrong with
+   * it.
+   */
   get rejected() {
     const byLine = new Map();
-    for (const row of this.rows.filter(({ line, message }) => message && !this.reading.decisions.has(line))) {
+    for (const row of this.rows.filter(
+      ({ line, message }) => message && !this.reading.decisions.has(line),
+    )) {
       const known = byLine.get(row.line) ?? { row: row.row, reasons: [] };
       known.reasons.push(words.import.problem(row));
       byLine.set(row.line, known);
@@ -102,9 +170,15 @@ export class Preview {
     const rows = this.rejected;
     const columns = Object.keys(rows[0].row);
     const quoted = (text) => `"${String(text ?? "").replaceAll('"', '""')}"`;
-    const lines = [[...columns, words.import.reasons], ...rows.map(({ row, reasons }) => [...columns.map((one) => row[one]), reasons.join("; ")])];
+    const lines = [
+      [...columns, words.import.reasons],
+      ...rows.map(({ row, reasons }) => [...columns.map((one) => row[one]), reasons.join("; ")]),
+    ];
     const text = lines.map((cells) => cells.map(quoted).join(",")).join("\r\n");
-    download(`${(name ?? "pasted").replace(/\.\w+$/, "")}-rejected.csv`, new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" }));
+    download(
+      `${(name ?? "pasted").replace(/\.\w+$/, "")}-rejected.csv`,
+      new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" }),
+    );
   }
 }
 

@@ -1,5 +1,5 @@
-// What a file is and what its columns mean, as the service proposes it and a person corrects it. The whole of it goes
-// back with an import, so that what is written is what was seen.
+// What a file is and what its columns mean, as the service proposes it and a person corrects it.
+// The whole of it goes back with an import, so that what is written is what was seen.
 
 import { Decisions } from "./decisions.js";
 import { button, h } from "./dom.js";
@@ -13,11 +13,16 @@ const NEW = "";
 
 const isPart = (text) => /\{[^{}]*\}/.test(text);
 
-/** The columns of a template, each with what stands before it; one column is a template of itself. */
+/**
+ * The columns of a template, each with what stands before it; one column is a template of itself.
+ */
 function partsOf(template) {
   if (!template) return [];
   if (!isPart(template)) return [{ column: template, before: "" }];
-  return [...template.matchAll(/([^{}]*)\{([^{}]*)\}/g)].map(([, before, column]) => ({ column, before }));
+  return [...template.matchAll(/([^{}]*)\{([^{}]*)\}/g)].map(([, before, column]) => ({
+    column,
+    before,
+  }));
 }
 
 const templateOf = (parts) =>
@@ -28,10 +33,17 @@ const templateOf = (parts) =>
 export class Reading {
   constructor(look) {
     this.look = look;
-    const mapped = new Map((look.parameters.map ?? []).map((one) => [one.slice(0, one.indexOf("=")), one.slice(one.indexOf("=") + 1)]));
+    const mapped = new Map(
+      (look.parameters.map ?? []).map((one) => [
+        one.slice(0, one.indexOf("=")),
+        one.slice(one.indexOf("=") + 1),
+      ]),
+    );
     this.name = mapped.get("name") ?? "";
     this.parts = partsOf(mapped.get("address"));
-    this.others = [...mapped].filter(([field]) => !["name", "address"].includes(field)).map((pair) => pair.join("="));
+    this.others = [...mapped]
+      .filter(([field]) => !["name", "address"].includes(field))
+      .map((pair) => pair.join("="));
     this.match = look.parameters.match ?? (look.unsaid.includes("match") ? UNDECIDED : NEW);
     this.cutNames = this.adopt = false;
     this.decisions = new Decisions();
@@ -58,9 +70,19 @@ export class Reading {
 
   /** The parameters of an import. */
   get parameters() {
-    const map = [...this.others, ...(this.name ? [`name=${this.name}`] : []), `address=${templateOf(this.parts)}`];
+    const map = [
+      ...this.others,
+      ...(this.name ? [`name=${this.name}`] : []),
+      `address=${templateOf(this.parts)}`,
+    ];
     const match = this.match === NEW ? { add: "true" } : { match: this.match };
-    return { ...this.file, map, ...match, ...(this.cutNames && { "cut-names": "true" }), ...(this.adopt && this.isByKey && { adopt: "true" }) };
+    return {
+      ...this.file,
+      map,
+      ...match,
+      ...(this.cutNames && { "cut-names": "true" }),
+      ...(this.adopt && this.isByKey && { adopt: "true" }),
+    };
   }
 
   /** What the file has for a field in a row that is not imported. */
@@ -73,16 +95,32 @@ export class Reading {
 
   /** Columns that mean nothing. */
   get unused() {
-    const used = [this.name, this.match.replace(/^key:/, ""), "id", "version", ...this.parts.map(({ column }) => column)];
-    return this.columns.filter((one) => !used.some((other) => other.toLowerCase() === one.toLowerCase()));
+    const used = [
+      this.name,
+      this.match.replace(/^key:/, ""),
+      "id",
+      "version",
+      ...this.parts.map(({ column }) => column),
+    ];
+    return this.columns.filter(
+      (one) => !used.some((other) => other.toLowerCase() === one.toLowerCase()),
+    );
   }
 }
 
-const field = (id, label, ...content) => h("div", { class: "field" }, h("label", { for: id }, label), ...content);
+const field = (id, label, ...content) =>
+  h("div", { class: "field" }, h("label", { for: id }, label), ...content);
 
 function choice(id, label, options, chosen, onchange) {
-  return field(id, label, h("select", { id, onchange: (event) => onchange(event.target.value) },
-    options.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));
+  return field(
+    id,
+    label,
+    h(
+      "select",
+      { id, onchange: (event) => onchange(event.target.value) },
+      options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)),
+    ),
+  );
 }
 
 const example = (text) => (text.length > MAX_EXAMPLE ? `${text.slice(0, MAX_EXAMPLE)}…` : text);
@@ -92,23 +130,59 @@ export function fileControls({ look, file }, onFile) {
   const set = (name) => (value) => onFile({ ...file, [name]: value });
   const controls = [];
   if (look.sheets.length > 1) {
-    controls.push(choice("sheet", words.import.sheet, look.sheets.map(({ name }) => [name, name]), look.sheet, set("sheet")));
+    controls.push(
+      choice(
+        "sheet",
+        words.import.sheet,
+        look.sheets.map(({ name }) => [name, name]),
+        look.sheet,
+        set("sheet"),
+      ),
+    );
   }
   if (look.encodings.length > 1) {
-    const options = look.encodings.map((one) => [one.encoding, words.import.letters(one.encoding, example(one.example))]);
-    controls.push(choice("encoding", words.import.encoding, options, look.encoding, set("encoding")));
+    const options = look.encodings.map((one) => [
+      one.encoding,
+      words.import.letters(one.encoding, example(one.example)),
+    ]);
+    controls.push(
+      choice("encoding", words.import.encoding, options, look.encoding, set("encoding")),
+    );
   }
   if (look.delimiter) {
     const options = DELIMITERS.map((one) => [one, words.import.delimiters[one]]);
-    controls.push(choice("delimiter", words.import.delimiter, options, look.delimiter === "\t" ? "tab" : look.delimiter, set("delimiter")));
+    controls.push(
+      choice(
+        "delimiter",
+        words.import.delimiter,
+        options,
+        look.delimiter === "\t" ? "tab" : look.delimiter,
+        set("delimiter"),
+      ),
+    );
   }
   if (!look.kind.startsWith("json")) {
     const first = new Map(look.sample.map(({ line, cells }) => [line, cells]));
-    if (look.headerRow) first.set(look.headerRow, look.columns.map(({ name }) => name));
+    if (look.headerRow) {
+      first.set(
+        look.headerRow,
+        look.columns.map(({ name }) => name),
+      );
+    }
     const rows = Array.from({ length: Math.max(ROWS, look.headerRow ?? 0) }, (_, at) => at + 1);
-    const options = rows.map((row) => [String(row), words.import.row_(row, example((first.get(row) ?? []).filter(Boolean).join(" · ")))]);
-    controls.push(choice("header-row", words.import.header, [...options, ["none", words.import.noHeader]],
-      String(look.headerRow ?? "none"), set("header-row")));
+    const options = rows.map((row) => [
+      String(row),
+      words.import.row_(row, example((first.get(row) ?? []).filter(Boolean).join(" · "))),
+    ]);
+    controls.push(
+      choice(
+        "header-row",
+        words.import.header,
+        [...options, ["none", words.import.noHeader]],
+        String(look.headerRow ?? "none"),
+        set("header-row"),
+      ),
+    );
   }
   return controls;
 }
@@ -121,20 +195,42 @@ export function meaningControls(reading, onMeaning) {
     onMeaning();
   };
   const examples = new Map(look.columns.map((one) => [one.name, one.examples[0] ?? ""]));
-  const columns = reading.columns.map((name) => [name, look.headerRow ? name : words.import.column(name, example(examples.get(name)))]);
+  const columns = reading.columns.map((name) => [
+    name,
+    look.headerRow ? name : words.import.column(name, example(examples.get(name))),
+  ]);
   const matches = look.matchChoices.map((one) => [one, words.import.recognise(one)]);
-  if (reading.match !== NEW && reading.match !== UNDECIDED && !look.matchChoices.includes(reading.match)) {
+  if (
+    reading.match !== NEW &&
+    reading.match !== UNDECIDED &&
+    !look.matchChoices.includes(reading.match)
+  ) {
     matches.unshift([reading.match, words.import.recognise(reading.match)]);
   }
   if (!reading.isDecided) matches.unshift([UNDECIDED, words.import.choose_]);
   return [
-    choice("map-name", words.name, [["", words.import.kept], ...columns], reading.name, set("name")),
+    choice(
+      "map-name",
+      words.name,
+      [["", words.import.kept], ...columns],
+      reading.name,
+      set("name"),
+    ),
     chips(reading, columns, onMeaning),
-    choice("match", words.import.match, [...matches, [NEW, words.import.add]], reading.match, set("match")),
+    choice(
+      "match",
+      words.import.match,
+      [...matches, [NEW, words.import.add]],
+      reading.match,
+      set("match"),
+    ),
   ];
 }
 
-/** The columns of the address, one after another: chosen from a list, moved by their buttons or dragged. */
+/**
+ * The columns of the address, one after another: chosen from a list, moved by their buttons or
+ * dragged.
+ */
 function chips(reading, columns, onMeaning) {
   const { parts } = reading;
   const titles = new Map(columns);
@@ -158,29 +254,84 @@ function chips(reading, columns, onMeaning) {
     else return;
     event.preventDefault();
   };
-  const chip = ({ column }, at) => h("li", { class: "chip", draggable: "true",
-    ondragstart: (event) => event.dataTransfer.setData("text/x-part", String(at)),
-    ondragover: (event) => event.preventDefault(),
-    ondrop: (event) => {
-      event.preventDefault();
-      event.stopPropagation();
-      const from = event.dataTransfer.getData("text/x-part");
-      if (from !== "") move(Number(from), at);
-    } },
-    h("button", { type: "button", id: `part-${at}`, onkeydown: key(at), onclick: () => move(at, at + 1), translate: "no",
-      title: words.import.moveHelp, "aria-label": words.import.part(titles.get(column) ?? column, at + 1, parts.length) },
-      titles.get(column) ?? column),
-    h("button", { type: "button", onclick: () => remove(at), "aria-label": words.import.without(titles.get(column) ?? column) }, "×"));
-  const separator = (part) => h("li", {}, button(part.before.includes(",") ? "," : words.import.space, () => {
-    part.before = part.before.includes(",") ? " " : ", ";
-    change();
-  }, { class: "separator", title: words.import.between, "aria-label": part.before.includes(",") ? words.import.comma : words.import.blank }));
+  const chip = ({ column }, at) =>
+    h(
+      "li",
+      {
+        class: "chip",
+        draggable: "true",
+        ondragstart: (event) => event.dataTransfer.setData("text/x-part", String(at)),
+        ondragover: (event) => event.preventDefault(),
+        ondrop: (event) => {
+          event.preventDefault();
+          event.stopPropagation();
+          const from = event.dataTransfer.getData("text/x-part");
+          if (from !== "") move(Number(from), at);
+        },
+      },
+      h(
+        "button",
+        {
+          type: "button",
+          id: `part-${at}`,
+          onkeydown: key(at),
+          onclick: () => move(at, at + 1),
+          translate: "no",
+          title: words.import.moveHelp,
+          "aria-label": words.import.part(titles.get(column) ?? column, at + 1, parts.length),
+        },
+        titles.get(column) ?? column,
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          onclick: () => remove(at),
+          "aria-label": words.import.without(titles.get(column) ?? column),
+        },
+        "×",
+      ),
+    );
+  const separator = (part) =>
+    h(
+      "li",
+      {},
+      button(
+        part.before.includes(",") ? "," : words.import.space,
+        () => {
+          part.before = part.before.includes(",") ? " " : ", ";
+          change();
+        },
+        {
+          class: "separator",
+          title: words.import.between,
+          "aria-label": part.before.includes(",") ? words.import.comma : words.import.blank,
+        },
+      ),
+    );
   const rest = columns.filter(([name]) => !parts.some(({ column }) => column === name));
-  const add = h("select", { id: "add-column", onchange: (event) => {
-    parts.push({ column: event.target.value, before: ", " });
-    change("add-column");
-  } }, h("option", { value: "" }, parts.length ? words.import.addColumn : words.import.kept),
-    rest.map(([name, title]) => h("option", { value: name }, title)));
-  return field("add-column", words.address,
-    parts.length ? h("ol", { class: "chips" }, parts.flatMap((part, at) => [at ? separator(part) : null, chip(part, at)])) : null, add);
+  const add = h(
+    "select",
+    {
+      id: "add-column",
+      onchange: (event) => {
+        parts.push({ column: event.target.value, before: ", " });
+        change("add-column");
+      },
+    },
+    h("option", { value: "" }, parts.length ? words.import.addColumn : words.import.kept),
+    rest.map(([name, title]) => h("option", { value: name }, title)),
+  );
+  return field(
+    "add-column",
+    words.address,
+    parts.length
+      ? h(
+          "ol",
+          { class: "chips" },
+          parts.flatMap((part, at) => [at ? separator(part) : null, chip(part, at)]),
+        )
+      : null,
+    add,
+  );
 }

@@ -1,4 +1,5 @@
-// Recent changes of the whole list, newest first, down to where one has last looked. What one import changed is one line.
+// Recent changes of the whole list, newest first, down to where one has last looked. What one
+// import changed is one line.
 
 import { cursorOf, epochOf, feed, latest, request, send } from "./api.js";
 import { button, debounce, find, h } from "./dom.js";
@@ -32,7 +33,9 @@ export const unseen = {
     const seen = recall("seen");
     if (seen) keepHere("seen", seen);
   },
-  /** One's own import, `count` changes up to a version of the list, is seen if all before it was. */
+  /**
+   * One's own import, `count` changes up to a version of the list, is seen if all before it was.
+   */
   imported(version, count) {
     const [seq, epoch] = version.split(".");
     const [seen, of] = (recall("seen") ?? "").split(".");
@@ -43,7 +46,9 @@ export const unseen = {
   take(changes) {
     const [seq, epoch] = (recall("seen") ?? "").split(".");
     const next = changes.find((change) => change.seq === Number(seq) + 1);
-    if (next && own.has(next.seq)) keepHere("seen", `${changes.findLast((change) => own.has(change.seq)).seq}.${epoch}`);
+    if (next && own.has(next.seq)) {
+      keepHere("seen", `${changes.findLast((change) => own.has(change.seq)).seq}.${epoch}`);
+    }
     unseen.draw();
   },
 };
@@ -60,16 +65,38 @@ export class Recent {
     this.begin = latest();
     this.items = h("ol", { class: "recent" });
     this.lead = h("p", { class: "lead", role: "status" });
-    this.filter = h("input", { type: "search", class: "filter", "aria-label": words.recent.filter, spellcheck: "false",
-      placeholder: words.recent.filterShort, autocomplete: "off", oninput: () => this.search() });
+    this.filter = h("input", {
+      type: "search",
+      class: "filter",
+      "aria-label": words.recent.filter,
+      spellcheck: "false",
+      placeholder: words.recent.filterShort,
+      autocomplete: "off",
+      oninput: () => this.search(),
+    });
     this.beginSearch = latest();
     this.searchSoon = debounce(300, () => this.searchFurther());
-    [this.earlier, this.earlierFrom] = [[], null]; // what the filter found behind the changes that are read, and where it is
+    // What the filter found in changes before those that are read, and how far it has looked.
+    [this.earlier, this.earlierFrom] = [[], null];
     this.open = new Set(); // the groups that are open, by their latest change
-    this.more = button(words.recent.more, () => (this.needles.length ? this.searchFurther() : this.load()), { class: "wide", hidden: true });
-    this.node = h("section", { class: "page", "aria-labelledby": "recent-title" },
-      h("div", { class: "heading" }, h("h1", { id: "recent-title" }, words.recent.title), this.filter),
-      this.lead, this.items, this.more);
+    this.more = button(
+      words.recent.more,
+      () => (this.needles.length ? this.searchFurther() : this.load()),
+      { class: "wide", hidden: true },
+    );
+    this.node = h(
+      "section",
+      { class: "page", "aria-labelledby": "recent-title" },
+      h(
+        "div",
+        { class: "heading" },
+        h("h1", { id: "recent-title" }, words.recent.title),
+        this.filter,
+      ),
+      this.lead,
+      this.items,
+      this.more,
+    );
   }
 
   async show() {
@@ -82,7 +109,9 @@ export class Recent {
 
   async load() {
     const isLatest = this.begin();
-    const { status, data } = await request(`changes?order=desc&limit=${PAGE}${this.from ? `&after=${this.from}` : ""}`);
+    const { status, data } = await request(
+      `changes?order=desc&limit=${PAGE}${this.from ? `&after=${this.from}` : ""}`,
+    );
     if (status !== 200 || !isLatest()) return;
     const epoch = epochOf(data.next);
     feed.cursor ??= `${data.head}.${epoch}`; // the list may not have been read yet
@@ -91,7 +120,8 @@ export class Recent {
       this.look(`${data.head}.${epoch}`);
     }
     const newest = data.changes[0]?.seq ?? 0;
-    if (!this.from) this.changes = this.changes.filter(({ seq }) => seq > newest); // told while the page was on its way
+    // Newer ones came while the page was on its way.
+    if (!this.from) this.changes = this.changes.filter(({ seq }) => seq > newest);
     this.changes.push(...data.changes);
     this.from = data.changes.at(-1)?.seq;
     if (!this.hasGap) this.whole = this.from;
@@ -106,10 +136,15 @@ export class Recent {
     unseen.draw();
   }
 
-  /** Find out how large a group is that goes beyond the page, from the version of the moment before it. */
+  /**
+   * Find out how large a group is that goes beyond the page, from the version of the moment before
+   * it.
+   */
   async measure(group, isLatest) {
     const before = new Date(Date.parse(group[0].at) - 1).toISOString();
-    const { status, tag } = await send(`stores?limit=1&at=${before}`, { method: "HEAD" }).catch(() => ({}));
+    const { status, tag } = await send(`stores?limit=1&at=${before}`, { method: "HEAD" }).catch(
+      () => ({}),
+    );
     if (status !== 200 || !isLatest()) return;
     const first = Number.parseInt(cursorOf(tag), 10) + 1;
     this.sizes.set(group[0].at, group[0].seq - first + 1);
@@ -132,11 +167,17 @@ export class Recent {
     const groups = [];
     for (const change of changes) {
       const last = groups.at(-1);
-      const isOfIt = last && last[0].at === change.at && last[0].by === change.by && last[0].user === change.user;
+      const isOfIt =
+        last &&
+        last[0].at === change.at &&
+        last[0].by === change.by &&
+        last[0].user === change.user;
       if (isOfIt) last.push(change);
       else groups.push([change]);
     }
-    return groups.flatMap((group) => (group.length < MANY ? group.map((change) => [change]) : [group]));
+    return groups.flatMap((group) =>
+      group.length < MANY ? group.map((change) => [change]) : [group],
+    );
   }
 
   /** The words of the filter. */
@@ -148,7 +189,9 @@ export class Recent {
   get filtered() {
     const { needles } = this;
     if (!needles.length) return this.changes;
-    return this.changes.filter((change) => change.seq >= this.whole && fits(change, needles)).concat(this.earlier);
+    return this.changes
+      .filter((change) => change.seq >= this.whole && fits(change, needles))
+      .concat(this.earlier);
   }
 
   /** Show what fits of the changes that are read, and look for it in all earlier ones. */
@@ -164,8 +207,14 @@ export class Recent {
     const isLatest = this.beginSearch();
     const { needles } = this;
     const most = this.earlier.length + ENOUGH;
-    for (let asked = 0; this.earlierFrom > 1 && asked < FURTHER && this.earlier.length < most; asked++) {
-      const { status, data } = await request(`changes?order=desc&limit=${AT_ONCE}&after=${this.earlierFrom}`);
+    for (
+      let asked = 0;
+      this.earlierFrom > 1 && asked < FURTHER && this.earlier.length < most;
+      asked++
+    ) {
+      const { status, data } = await request(
+        `changes?order=desc&limit=${AT_ONCE}&after=${this.earlierFrom}`,
+      );
       if (status !== 200 || !isLatest()) return;
       this.earlier.push(...data.changes.filter((change) => fits(change, needles)));
       this.earlierFrom = data.changes.at(-1)?.seq ?? 1;
@@ -180,7 +229,12 @@ export class Recent {
     this.lead.textContent = fresh ? words.recent.fresh(fresh) : words.recent.nothing;
     const isFiltered = this.needles.length > 0;
     const from = isFiltered ? this.earlierFrom : this.from;
-    if (isFiltered) this.lead.textContent = words.recent.filtered(shown.length, (this.changes[0]?.seq ?? 0) - (from ?? 1) + 1);
+    if (isFiltered) {
+      this.lead.textContent = words.recent.filtered(
+        shown.length,
+        (this.changes[0]?.seq ?? 0) - (from ?? 1) + 1,
+      );
+    }
     this.more.hidden = !(from > 1);
     const items = [];
     let [date, isSeen] = ["", fresh === 0];
@@ -190,7 +244,9 @@ export class Recent {
         items.push(h("li", { class: "divider" }, words.recent.seen));
         date = "";
       }
-      if (day(group[0].at) !== date) items.push(h("li", { class: "day" }, h("h2", {}, (date = day(group[0].at)))));
+      if (day(group[0].at) !== date) {
+        items.push(h("li", { class: "day" }, h("h2", {}, (date = day(group[0].at)))));
+      }
       items.push(group.length === 1 ? this.item(group[0]) : this.bundle(group));
     }
     this.items.replaceChildren(...items);
@@ -199,19 +255,34 @@ export class Recent {
 
   item(change) {
     const { id, name } = change.store;
-    return h("li", { class: "entry" },
+    return h(
+      "li",
+      { class: "entry" },
       clockTime(change.at),
-      h("div", {},
-        h("p", {}, h("b", {}, who(change)), ` ${change.previous ? words.recent.changed : words.recent.created} `,
-          h("a", { href: `?store=${id}`, dir: "auto", translate: "no" }, name), " ", h("span", { class: "id" }, words.store.number(id))),
-        change.previous ? difference(change.previous, change.store) : null),
+      h(
+        "div",
+        {},
+        h(
+          "p",
+          {},
+          h("b", {}, who(change)),
+          ` ${change.previous ? words.recent.changed : words.recent.created} `,
+          h("a", { href: `?store=${id}`, dir: "auto", translate: "no" }, name),
+          " ",
+          h("span", { class: "id" }, words.store.number(id)),
+        ),
+        change.previous ? difference(change.previous, change.store) : null,
+      ),
       change.previous && me.scope === "write" ? this.undo(change) : null,
     );
   }
 
   undo(change) {
     const label = `${words.undo.undo}: ${change.store.name}`;
-    return button(words.undo.undo, () => undoChange(change), { class: "quiet small", "aria-label": label });
+    return button(words.undo.undo, () => undoChange(change), {
+      class: "quiet small",
+      "aria-label": label,
+    });
   }
 
   bundle(group) {
@@ -220,17 +291,46 @@ export class Recent {
     const [last, epoch] = [group[0].seq, epochOf(feed.cursor)];
     const undo = () => undoGroup(`${last - size + 1}.${epoch}`, `${last}.${epoch}`);
     const canUndo = me.scope === "write" && created < size && !this.filter.value.trim();
-    const counts = size === group.length ? words.recent.counts(created, size - created) : words.recent.atOnce(size);
-    return h("li", { class: "entry" },
+    const counts =
+      size === group.length
+        ? words.recent.counts(created, size - created)
+        : words.recent.atOnce(size);
+    return h(
+      "li",
+      { class: "entry" },
       clockTime(group[0].at),
-      h("details", { open: this.open.has(group[0].seq), ontoggle: (event) =>
-        (event.target.open ? this.open.add(group[0].seq) : this.open.delete(group[0].seq)) },
+      h(
+        "details",
+        {
+          open: this.open.has(group[0].seq),
+          ontoggle: (event) =>
+            event.target.open ? this.open.add(group[0].seq) : this.open.delete(group[0].seq),
+        },
         h("summary", {}, h("b", {}, who(group[0])), ` ${counts}`),
-        h("ul", {}, group.slice(0, LISTED).map(({ store, previous }) =>
-          h("li", {}, h("a", { href: `?store=${store.id}`, dir: "auto", translate: "no" }, store.name), " ",
-            h("span", { class: "id" }, words.store.number(store.id)), previous ? difference(previous, store) : null)),
-          size > LISTED ? h("li", { class: "label" }, words.recent.others(size - LISTED)) : null)),
-      canUndo ? button(words.undo.undo, undo, { class: "quiet small", "aria-label": `${words.undo.undo}: ${counts}` }) : null,
+        h(
+          "ul",
+          {},
+          group
+            .slice(0, LISTED)
+            .map(({ store, previous }) =>
+              h(
+                "li",
+                {},
+                h("a", { href: `?store=${store.id}`, dir: "auto", translate: "no" }, store.name),
+                " ",
+                h("span", { class: "id" }, words.store.number(store.id)),
+                previous ? difference(previous, store) : null,
+              ),
+            ),
+          size > LISTED ? h("li", { class: "label" }, words.recent.others(size - LISTED)) : null,
+        ),
+      ),
+      canUndo
+        ? button(words.undo.undo, undo, {
+            class: "quiet small",
+            "aria-label": `${words.undo.undo}: ${counts}`,
+          })
+        : null,
     );
   }
 }

@@ -1,4 +1,5 @@
-// Editing a store in its row of the list: name and address, with Tab from cell to cell and on to the next row.
+// Editing a store in its row of the list: name and address, with Tab from cell to cell and on to
+// the next row.
 
 import { request } from "./api.js";
 import { h } from "./dom.js";
@@ -18,7 +19,10 @@ export class RowEditing {
     this.id = null;
   }
 
-  /** Turn a row's cells into fields; the store is read first, since its own version is what a save is based on. */
+  /**
+   * Turn a row's cells into fields; the store is read first, since its own version is what a save
+   * is based on.
+   */
   async begin(id, field = "name") {
     if (me.scope !== "write" || pending(id)) return;
     this.end();
@@ -39,9 +43,17 @@ export class RowEditing {
   }
 
   input(field, store) {
-    const properties = { dir: "auto", translate: "no", autocomplete: "off", "aria-label": words.list.cell(words[field], this.id), oninput: () => this.typed() };
+    const properties = {
+      dir: "auto",
+      translate: "no",
+      autocomplete: "off",
+      "aria-label": words.list.cell(words[field], this.id),
+      oninput: () => this.typed(),
+    };
     const text = asShown(field, store[field]);
-    return field === "name" ? h("input", { ...properties, value: text }) : h("textarea", { ...properties, rows: "1" }, text);
+    return field === "name"
+      ? h("input", { ...properties, value: text })
+      : h("textarea", { ...properties, rows: "1" }, text);
   }
 
   get content() {
@@ -50,9 +62,18 @@ export class RowEditing {
 
   typed() {
     const now = this.content;
-    for (const field of FIELDS) this.inputs[field].setAttribute("aria-invalid", String(Boolean(broken(field, now[field]))));
+    for (const field of FIELDS) {
+      this.inputs[field].setAttribute("aria-invalid", String(Boolean(broken(field, now[field]))));
+    }
     if (equal(now, this.base)) forget(`draft:${this.id}`);
-    else keep(`draft:${this.id}`, { ...now, base: this.base, tag: this.tag, at: new Date().toISOString() });
+    else {
+      keep(`draft:${this.id}`, {
+        ...now,
+        base: this.base,
+        tag: this.tag,
+        at: new Date().toISOString(),
+      });
+    }
   }
 
   /** Save what is typed; return whether it could be. */
@@ -90,7 +111,9 @@ export class RowEditing {
     } else if (event.key === "Enter" && !event.shiftKey) {
       if (this.save()) this.list.focus(id);
     } else if (isOn) {
-      if (this.save()) this.list.after(id).then((next) => (next ? this.begin(Number(next)) : this.list.focus(id)));
+      if (this.save()) {
+        this.list.after(id).then((next) => (next ? this.begin(Number(next)) : this.list.focus(id)));
+      }
     } else return;
     event.preventDefault();
   };

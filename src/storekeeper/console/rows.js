@@ -1,5 +1,6 @@
-// The rows of the list that are in the page: a window on all that were read, which follows what one sees, so that the
-// page has at most 300 of them however far one scrolls. Empty space stands for the others.
+// The rows of the list that are in the page: a window on all that were read, which follows what one
+// sees, so that the page has at most 300 of them however far one scrolls. Empty space stands for
+// the others.
 
 import { h } from "./dom.js";
 
@@ -8,7 +9,10 @@ const STEP = 100; // rows by which the window moves
 const NEAR = 1200; // pixels from an end of the window at which it moves
 
 export class Rows {
-  /** `draw(entry)` makes the row of a store; `onEnd()` is called as one nears the end of what was read. */
+  /**
+   * `draw(entry)` makes the row of a store; `onEnd()` is called as one nears the end of what was
+   * read.
+   */
   constructor(draw, onEnd) {
     [this.draw, this.onEnd] = [draw, onEnd];
     this.entries = new Map();
@@ -154,7 +158,9 @@ export class Rows {
   /** The first row that one sees, and where it is in the window. */
   seen() {
     const row = [...this.body.rows].find((one) => one.getBoundingClientRect().bottom > 0);
-    return row ? { id: Number(row.dataset.id), y: Math.round(row.getBoundingClientRect().top) } : null;
+    return row
+      ? { id: Number(row.dataset.id), y: Math.round(row.getBoundingClientRect().top) }
+      : null;
   }
 
   /** Scroll to where a store was seen. */

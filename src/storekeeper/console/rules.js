@@ -9,7 +9,9 @@ export const size = (text) => [...text].length;
 /** The rule that a value breaks, in words; null if it breaks none. */
 export function broken(field, value) {
   if (value?.includes("\0")) return words.rules.zero;
-  if (field === "address") return (value?.length ?? 0) > MAX_BODY / 6 && tooMuch(value) ? words.rules.large : null;
+  if (field === "address") {
+    return (value?.length ?? 0) > MAX_BODY / 6 && tooMuch(value) ? words.rules.large : null;
+  }
   if (!value) return words.rules.missing;
   return size(value) > MAX_NAME ? words.rules.long(size(value) - MAX_NAME) : null;
 }
@@ -31,13 +33,21 @@ export function asShown(field, text) {
   return field === "name" ? lines.replaceAll("\n", "") : lines;
 }
 
-/** The content that the fields mean: what was not touched stays to the letter, and an empty address is none. */
+/**
+ * The content that the fields mean: what was not touched stays to the letter, and an empty address
+ * is none.
+ */
 export function content(shown, base) {
-  const value = (field) => (base && asShown(field, base[field]) === shown[field] ? base[field] : shown[field]);
-  return { name: value("name"), address: value("address") === "" && base?.address !== "" ? null : value("address") };
+  const value = (field) =>
+    base && asShown(field, base[field]) === shown[field] ? base[field] : shown[field];
+  return {
+    name: value("name"),
+    address: value("address") === "" && base?.address !== "" ? null : value("address"),
+  };
 }
 
 /** What is sent: an address that is null is left out. */
 export const payload = ({ name, address }) => (address === null ? { name } : { name, address });
 
-export const equal = (one, other) => one?.name === other?.name && (one?.address ?? null) === (other?.address ?? null);
+export const equal = (one, other) =>
+  one?.name === other?.name && (one?.address ?? null) === (other?.address ?? null);

@@ -28,22 +28,45 @@ export class Store {
     this.fields = new Fields(() => this.typed());
     this.saves = h("button", { class: "primary", type: "submit" });
     this.next = button("", () => this.save(true));
-    this.discards = button(words.store.discard, () => this.discard(), { class: "quiet", hidden: true });
+    this.discards = button(words.store.discard, () => this.discard(), {
+      class: "quiet",
+      hidden: true,
+    });
     this.status = h("p", { class: "status", role: "status" });
     this.mayNot = h("p", { class: "may-not", hidden: true });
     this.actions = h("div", { class: "actions" }, this.saves, this.next, this.discards);
     me.listeners.add(() => this.lock(Boolean(this.id && pending(this.id))));
-    this.form = h("form", { novalidate: true, onsubmit: (event) => (event.preventDefault(), this.save(false)) },
+    this.form = h(
+      "form",
+      { novalidate: true, onsubmit: (event) => (event.preventDefault(), this.save(false)) },
       this.fields.nodes,
-      this.actions, this.mayNot, this.status,
+      this.actions,
+      this.mayNot,
+      this.status,
     );
     this.history = new History((version, at) => this.restore(version, at));
-    this.node = h("aside", { class: "store", hidden: true, onkeydown: (event) => this.key(event) },
-      h("div", { class: "title" },
-        h("a", { class: "button quiet square back", href: "./", "aria-label": words.store.back }, icon("back")),
-        this.title, this.label, this.mark,
-        button(icon("close"), () => this.leave(), { class: "quiet square close", "aria-label": words.close })),
-      this.form, this.note, this.history.node,
+    this.node = h(
+      "aside",
+      { class: "store", hidden: true, onkeydown: (event) => this.key(event) },
+      h(
+        "div",
+        { class: "title" },
+        h(
+          "a",
+          { class: "button quiet square back", href: "./", "aria-label": words.store.back },
+          icon("back"),
+        ),
+        this.title,
+        this.label,
+        this.mark,
+        button(icon("close"), () => this.leave(), {
+          class: "quiet square close",
+          "aria-label": words.close,
+        }),
+      ),
+      this.form,
+      this.note,
+      this.history.node,
     );
     this.back = this.node.querySelector(".back");
     this.back.addEventListener("click", (event) => (event.preventDefault(), this.leave()));
@@ -81,7 +104,12 @@ export class Store {
     else if (!(await this.read(id))) return;
     this.list.refresh(id);
     this.history.show(this.isNew ? null : id);
-    if (focus) (matchMedia("(max-width: 820px)").matches && !this.isNew ? this.title : this.fields.inputs.name).focus();
+    if (focus) {
+      (matchMedia("(max-width: 820px)").matches && !this.isNew
+        ? this.title
+        : this.fields.inputs.name
+      ).focus();
+    }
   }
 
   clear() {
@@ -91,7 +119,10 @@ export class Store {
     this.title.textContent = this.isNew ? words.store.create : words.loading;
     this.title.translate = true;
     this.label.textContent = this.isNew ? "" : words.store.number(this.id);
-    this.node.setAttribute("aria-label", this.isNew ? words.store.create : words.store.number(this.id));
+    this.node.setAttribute(
+      "aria-label",
+      this.isNew ? words.store.create : words.store.number(this.id),
+    );
     this.saves.textContent = this.isNew ? words.store.createIt : words.store.save;
     this.next.textContent = this.isNew ? words.store.createNext : words.store.saveNext;
     this.history.show(null);
@@ -121,12 +152,16 @@ export class Store {
     [this.base, this.tag] = [store, tag];
     this.form.hidden = false;
     const waiting = pending(this.id);
-    const draft = waiting ? { ...NEW, ...waiting.payload, base: waiting.base, tag: waiting.tag } : recall(`draft:${this.id}`);
+    const draft = waiting
+      ? { ...NEW, ...waiting.payload, base: waiting.base, tag: waiting.tag }
+      : recall(`draft:${this.id}`);
     if (draft && (waiting || !equal(draft, store))) {
       if (draft.base) [this.base, this.tag] = [draft.base, draft.tag];
       this.fill(draft);
       if (!waiting) this.tell("info", words.store.draft, draft.at);
-      if (!waiting && !this.isNew && draft.tag !== tag && !equal(draft.base, store)) this.tell("warn", words.store.changed(null));
+      if (!waiting && !this.isNew && draft.tag !== tag && !equal(draft.base, store)) {
+        this.tell("warn", words.store.changed(null));
+      }
     } else {
       if (draft) forget(`draft:${this.id}`);
       this.fill(store);
@@ -146,8 +181,14 @@ export class Store {
 
   typed() {
     this.status.textContent = "";
-    if (this.isDirty) keep(`draft:${this.id}`, { ...this.fields.content, base: this.base, tag: this.tag, at: new Date().toISOString() });
-    else forget(`draft:${this.id}`);
+    if (this.isDirty) {
+      keep(`draft:${this.id}`, {
+        ...this.fields.content,
+        base: this.base,
+        tag: this.tag,
+        at: new Date().toISOString(),
+      });
+    } else forget(`draft:${this.id}`);
     this.update();
   }
 
@@ -173,8 +214,9 @@ export class Store {
       return say(this.fields.hints[wrong].textContent);
     }
     this.after = andNext;
-    if (this.isDirty || this.isNew) write(this.id, payload(this.fields.content), this.tag, this.base);
-    else this.saved();
+    if (this.isDirty || this.isNew) {
+      write(this.id, payload(this.fields.content), this.tag, this.base);
+    } else this.saved();
   }
 
   /** Follow a write on its way. */
@@ -183,9 +225,17 @@ export class Store {
     this.lock(isUnder);
     this.status.className = `status ${state === "waiting" || state === "token" ? "warn" : ""}`;
     this.status.replaceChildren(isUnder ? words.store[state] : "");
-    if (state === "token") this.status.append(" ", button(words.token.give, () => askForToken(), { class: "small" }));
+    if (state === "token") {
+      this.status.append(
+        " ",
+        button(words.token.give, () => askForToken(), { class: "small" }),
+      );
+    }
     if ((state === "waiting" || state === "token") && !(this.isNew && details.unknown)) {
-      this.status.append(" ", button(words.store.stop, () => drop(this.id), { class: "small" }));
+      this.status.append(
+        " ",
+        button(words.store.stop, () => drop(this.id), { class: "small" }),
+      );
     }
     if (state === "saved") this.isNew ? this.created(details) : this.saved(details);
     if (state === "conflict") this.resolve(details);
@@ -199,8 +249,13 @@ export class Store {
     this.fields.lock(isLocked || !mayWrite);
     this.actions.hidden = !mayWrite;
     this.mayNot.hidden = mayWrite;
-    this.mayNot.replaceChildren(words.store.readonly(me), " ",
-      button(words.token.give, () => askForToken(me.name ? "readonly" : "token"), { class: "small" }));
+    this.mayNot.replaceChildren(
+      words.store.readonly(me),
+      " ",
+      button(words.token.give, () => askForToken(me.name ? "readonly" : "token"), {
+        class: "small",
+      }),
+    );
     this.history.lock(this.isDirty, !mayWrite);
     this.form.setAttribute("aria-busy", String(isLocked));
     this.saves.disabled = this.next.disabled = this.discards.disabled = isLocked;
@@ -248,7 +303,8 @@ export class Store {
     const { resolveConflict } = await part("./conflict.js");
     if (!isOpen()) return;
     const merged = equal(theirs, base)
-      ? mine : await resolveConflict({ id, base, theirs, mine, change: data.changes?.[0] });
+      ? mine
+      : await resolveConflict({ id, base, theirs, mine, change: data.changes?.[0] });
     if (!isOpen()) return;
     if (!merged) return this.fields.inputs.name.focus();
     [this.base, this.tag] = [theirs, tag];
@@ -260,7 +316,9 @@ export class Store {
 
   /** Take in a change of this store that somebody else made; what is typed is never touched. */
   changed(change) {
-    if (this.isNew || this.form.hidden || pending(this.id) || !isNewer(change.tag, this.tag)) return;
+    if (this.isNew || this.form.hidden || pending(this.id) || !isNewer(change.tag, this.tag)) {
+      return;
+    }
     if (equal(change.store, this.base)) return;
     if (this.isDirty) return this.tell("warn", words.store.changed(who(change)), change.at);
     [this.base, this.tag] = [change.store, change.tag];

@@ -1,5 +1,5 @@
-// The tabs of one browser: each has a name, which a reload keeps and a copy of the tab does not get. What tabs that are
-// gone have left unsaved is taken over by the next one.
+// The tabs of one browser: each has a name, which a reload keeps and a copy of the tab does not
+// get. What tabs that are gone have left unsaved is taken over by the next one.
 
 import { newKey } from "./api.js";
 import { adopt, ofTab, prefix } from "./keep.js";
@@ -47,7 +47,11 @@ async function hold(wanted) {
 async function living() {
   if (navigator.locks) {
     const { held } = await navigator.locks.query();
-    return new Set(held.filter((lock) => lock.name.startsWith(`${NAME} `)).map((lock) => lock.name.slice(NAME.length + 1)));
+    return new Set(
+      held
+        .filter((lock) => lock.name.startsWith(`${NAME} `))
+        .map((lock) => lock.name.slice(NAME.length + 1)),
+    );
   }
   const found = new Set();
   const listen = ({ data }) => data.here && found.add(data.here);

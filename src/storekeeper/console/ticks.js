@@ -13,15 +13,30 @@ export class Ticks {
     this.text = h("span");
     const ordered = () => [...this.ids].sort((one, other) => one - other);
     const saving = (format, name) =>
-      button(name, () => save(format, ordered()), { class: "quiet small", "aria-label": words.ticks.export(name) });
-    this.node = h("span", { class: "export", hidden: true }, this.text, saving("csv", "CSV"), saving("xlsx", "Excel"),
-      button(words.ticks.clear, () => this.clear(), { class: "quiet small" }));
+      button(name, () => save(format, ordered()), {
+        class: "quiet small",
+        "aria-label": words.ticks.export(name),
+      });
+    this.node = h(
+      "span",
+      { class: "export", hidden: true },
+      this.text,
+      saving("csv", "CSV"),
+      saving("xlsx", "Excel"),
+      button(words.ticks.clear, () => this.clear(), { class: "quiet small" }),
+    );
   }
 
   /** A box for a row. */
   box(id) {
-    return h("input", { type: "checkbox", class: "tick", checked: this.ids.has(id), tabindex: "-1",
-      "aria-label": words.ticks.tick(id), onchange: ({ target }) => (target.checked = this.set(id, target.checked)) });
+    return h("input", {
+      type: "checkbox",
+      class: "tick",
+      checked: this.ids.has(id),
+      tabindex: "-1",
+      "aria-label": words.ticks.tick(id),
+      onchange: ({ target }) => (target.checked = this.set(id, target.checked)),
+    });
   }
 
   /** Tick a store, or not; return whether it is ticked. */

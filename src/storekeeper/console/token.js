@@ -1,7 +1,16 @@
 // The one dialog that asks for a token, links that bring one, and signing out.
 
 import { ask, button, dismiss, find, h } from "./dom.js";
-import { forget, forgetAll, isShared, keep, recall, share, TOKEN, whenKeptElsewhere } from "./keep.js";
+import {
+  forget,
+  forgetAll,
+  isShared,
+  keep,
+  recall,
+  share,
+  TOKEN,
+  whenKeptElsewhere,
+} from "./keep.js";
 import { health, isAway, Lost, pause, send, tokensComeFrom } from "./api.js";
 import { notify } from "./notice.js";
 import { words } from "./words.js";
@@ -10,7 +19,10 @@ const waiting = new Set();
 let asking = false;
 let considered = Promise.resolve(); // ends once no token of an address is left to decide on
 
-/** Take a token out of the address, where the browser's history and other people's eyes would keep it. */
+/**
+ * Take a token out of the address, where the browser's history and other people's eyes would keep
+ * it.
+ */
 export function takeFromAddress() {
   const found = /^#token=(.*)$/.exec(location.hash);
   if (!found) return;
@@ -22,7 +34,10 @@ export function takeFromAddress() {
   else considered = considered.then(() => consider(token));
 }
 
-/** Use the token of a link, to which any page can lead: in the place of one that works only if the person agrees. */
+/**
+ * Use the token of a link, to which any page can lead: in the place of one that works only if the
+ * person agrees.
+ */
 async function consider(token) {
   const mine = recall("token");
   if (!(await works(token))) return notify(words.token.notTaken);
@@ -43,10 +58,15 @@ async function works(token) {
 }
 
 async function agreed() {
-  const answer = await ask({ title: words.token.another, lead: words.token.anotherWhy },
-    h("div", { class: "actions" },
+  const answer = await ask(
+    { title: words.token.another, lead: words.token.anotherWhy },
+    h(
+      "div",
+      { class: "actions" },
       h("button", { class: "primary", value: "keep" }, words.token.keepMine),
-      h("button", { value: "use" }, words.token.useOther)));
+      h("button", { value: "use" }, words.token.useOther),
+    ),
+  );
   return answer === "use";
 }
 
@@ -65,10 +85,19 @@ export async function askForToken(state = health.state) {
   asking = true;
   const error = h("p", { class: "hint bad", id: "token-error", hidden: true });
   const field = h("input", {
-    id: "token", autocomplete: "off", spellcheck: "false", autocapitalize: "off", "aria-describedby": "token-error",
+    id: "token",
+    autocomplete: "off",
+    spellcheck: "false",
+    autocapitalize: "off",
+    "aria-describedby": "token-error",
   });
   const shared = h("input", { type: "checkbox", id: "shared", checked: isShared() });
-  const lead = state === "readonly" ? words.token.readonly : recall("token") ? words.token.refused : words.token.needed;
+  const lead =
+    state === "readonly"
+      ? words.token.readonly
+      : recall("token")
+        ? words.token.refused
+        : words.token.needed;
   const submit = (event) => {
     const token = field.value.trim();
     if (TOKEN.test(token)) return;
@@ -78,12 +107,17 @@ export async function askForToken(state = health.state) {
     field.setAttribute("aria-invalid", "true");
     field.focus();
   };
-  const closed = await ask({ title: words.token.title, lead, onsubmit: submit },
+  const closed = await ask(
+    { title: words.token.title, lead, onsubmit: submit },
     h("div", { class: "field" }, h("label", { for: "token" }, words.token.label), field, error),
     h("label", { class: "check" }, shared, h("span", {}, words.token.shared)),
-    h("div", { class: "actions" },
+    h(
+      "div",
+      { class: "actions" },
       h("button", { class: "primary", value: "use" }, words.token.use),
-      button(words.cancel, (event) => dismiss(event.target))));
+      button(words.cancel, (event) => dismiss(event.target)),
+    ),
+  );
   asking = false;
   if (closed !== "use") return;
   forget("token");

@@ -29,7 +29,9 @@ export function sayCreated({ id }) {
 export async function undoChange({ store, previous }) {
   const { status, data, tag } = await request(`stores/${store.id}`);
   if (status !== 200) return notify(words.notices.failed);
-  const still = FIELDS.filter((field) => previous[field] !== store[field] && data[field] === store[field]);
+  const still = FIELDS.filter(
+    (field) => previous[field] !== store[field] && data[field] === store[field],
+  );
   if (!still.length) return notify(words.undo.changedSince(store.id), show(store.id));
   const before = { ...data, ...Object.fromEntries(still.map((field) => [field, previous[field]])) };
   takeBack(store, before, data, tag);
@@ -38,7 +40,10 @@ export async function undoChange({ store, previous }) {
 /** Undo an import by the cursors of its first and its last change; return the response. */
 export const undoImport = (from, to) =>
   request(`imports/undo?${new URLSearchParams({ from, to })}`, {
-    method: "POST", headers: { "Idempotency-Key": newKey() }, timeout: IMPORT_TIMEOUT });
+    method: "POST",
+    headers: { "Idempotency-Key": newKey() },
+    timeout: IMPORT_TIMEOUT,
+  });
 
 /** Undo an import of the page Changes. */
 export async function undoGroup(from, to) {
