@@ -15,13 +15,14 @@ from storekeeper.api.query import parse_import_query
 from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Import
 from storekeeper.sheets import BadFile
-from storekeeper.sheets.look import as_query, import_notes, look_at, refuse_unsaid
+from storekeeper.sheets.look import as_query, import_notes, refuse_unsaid
 from storekeeper.sheets.look_types import Look
-from storekeeper.sheets.protocol import AskLook, Layout, layout_of
+from storekeeper.sheets.protocol import Layout, layout_of
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.storage import databases, intake
 from tests.harness.databases import Sqlite, make
+from tests.sheets.looking import look
 
 Stores = dict[int, tuple[str, str | None]]
 _STORES = "SELECT id, name, address FROM stores"
@@ -162,12 +163,6 @@ REFUSED = {
     "22-list.pdf": "This is a PDF",
     "27b-encrypted.xlsx": "This workbook has a password",
 }
-
-
-def look(data: bytes, keys: list[str] | None = None, *, is_empty: bool = True, **said: Any) -> Look:
-    layout = Layout(**said)
-    sheet = open_sheet(io.BytesIO(data), layout)
-    return look_at(sheet, AskLook(layout, keys or [], is_empty))
 
 
 def import_as(found: Look, data: bytes, database: Sqlite) -> tuple[ImportPlan, Stores]:

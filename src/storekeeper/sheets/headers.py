@@ -16,6 +16,12 @@ _MAX_CELLS = 500
 _MIN_ROWS = 3
 """Rows that must differ from a header whose words are not known."""
 
+_MIN_HEADINGS = 3
+"""Cells of a row that is the header wherever it stands, since all of them are headings."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]+\d{0,2}[A-Za-z_]*")
+"""What programs call a column, such as `line2` or `enseigne1Etablissement`."""
+
 _NUMBER = re.compile(r"[\d\s.,:/()+%€$£-]*\d[\d\s.,:/()+%€$£-]*")
 
 Cells = Sequence[str]
@@ -31,6 +37,9 @@ def find_header(rows: Sequence[Cells]) -> int | None:
         titles += 1
     places = range(min(titles + 1, len(rows), MAX_ROWS_ABOVE))
     known = [(_headings(rows[place], width), -place) for place in places]
+    below = range(len(places), min(len(rows), MAX_ROWS_ABOVE))
+    sure = [place for place in below if _is_surely_header(rows[place], width)]
+    known += [(len(rows[place]), -place) for place in sure]
     best, place = max(known, default=(0, 0))
     if best > 0:
         return -place
@@ -71,6 +80,13 @@ def _headings(row: Cells, width: int) -> int:
     return len(headings)
 
 
+def _is_surely_header(row: Cells, width: int) -> bool:
+    """Return whether a row has nothing but headings. Then the rows above it are titles, even if
+    they have data, such as the period of a report."""
+    cells = [cell for cell in row if cell.strip()]
+    return len(cells) >= max(width, _MIN_HEADINGS) and all(map(is_heading, cells))
+
+
 def _is_store(row: Cells, width: int) -> bool:
     """Return whether a row is as full as most, and has data: then it is not a title."""
     cells = [cell for cell in row if cell.strip()]
@@ -80,6 +96,8 @@ def _is_store(row: Cells, width: int) -> bool:
 
 def _is_data(cell: str) -> bool:
     """Return whether a cell is the content of a store, and no heading."""
+    if _IDENTIFIER.fullmatch(cell):
+        return False
     is_long = len(cell) > _MAX_TITLE_LENGTH
     return is_long or any(map(str.isdigit, cell)) or "@" in cell or "://" in cell
 

@@ -2,11 +2,12 @@
 with a reason for each."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from storekeeper.domain.intake import KEY_PREFIX
 from storekeeper.sheets import FIELDS
+from storekeeper.sheets.addresses import propose_address
 from storekeeper.sheets.headings import ADDRESS_ROLES, STRONG_ROLES, role_of
 from storekeeper.sheets.look_types import Choice
 from storekeeper.sheets.roles import Column, File, cells_of, roles_of
@@ -16,8 +17,6 @@ _MIN_FILLED = 0.9
 
 _MAX_REPEATED = 0.25
 """The share of rows whose key may occur again, if it is called like one: these rows are bad."""
-
-_WHOLE = "it has the whole address"
 
 
 class Proposal(NamedTuple):
@@ -38,16 +37,14 @@ def propose(file: File) -> Proposal:
     """Return what the columns of a file are used for."""
     roles = roles_of(file)
     name = _name(file, roles)
-    address = _address(file, roles, name.value)
+    address, covered = propose_address(file, roles, name.value)
     match, choices = _match(file, roles, name.value)
     uses = _uses(file, name.value, address.value, match.value)
     dropped = [
         column.name
         for column, role, use in zip(file.columns, roles, uses, strict=True)
-        if role in ADDRESS_ROLES and not use and column.name and column.filled
+        if role in ADDRESS_ROLES and not use and column.filled and column.name not in covered
     ]
-    if address.reason == _WHOLE:
-        dropped = []
     unsaid = _unsaid(file, roles, name, address, match)
     return Proposal(name, address, match, choices, roles, uses, dropped, unsaid)
 
@@ -79,110 +76,6 @@ def _rank_of_name(file: File, place: int) -> tuple[bool, bool, bool, int]:
     rows = max(file.rows, 1)
     repeats = column.distinct is not None and 2 * column.distinct <= column.filled
     return not is_exact, 2 * column.filled < rows, repeats and file.rows > 1, place
-
-
-# The address.
-
-
-def _address(file: File, roles: Sequence[str], name: str | None) -> Choice:
-    if "address" in file.maps:
-        said = file.maps["address"]
-        return Choice(said or None, "as you say")
-    found = _places(file, roles, name)
-    if not found:
-        return Choice(None, "no column looks like an address: stores get none")
-    own = {each: file.columns[place].name for each, place in found.items()}
-    whole = found.get("address")
-    if whole is not None and (len(found) == 1 or _has_all(file, whole, found)):
-        return Choice(own["address"], _WHOLE)
-    if len(own) == 1:
-        return Choice(next(iter(own.values())), "it is the only part of an address")
-    return Choice(_template(found, own), "these are the parts of an address, as people write it")
-
-
-def _places(file: File, roles: Sequence[str], name: str | None) -> dict[str, int]:
-    """Return the places of the columns that an address is made of, by role."""
-    found: dict[str, int] = {}
-    for place, role in enumerate(roles):
-        column = file.columns[place]
-        if role not in ADDRESS_ROLES or not column.filled or column.name == name:
-            continue
-        if set(column.name) & set("{}"):
-            continue
-        found.setdefault(role, place)
-    for role in ("region", "postcode 2"):
-        found.pop(role, None)
-    if "state" in found:
-        found.pop("county", None)
-    if "district" in found and "city" not in found:
-        found["city"] = found.pop("district")
-    if "country" in found and not _tells_apart(file.columns[found["country"]]):
-        del found["country"]
-    if not set(found) & set(STRONG_ROLES):
-        return {}
-    return found
-
-
-def _tells_apart(country: Column) -> bool:
-    """Return whether countries are names, and differ."""
-    cells = cells_of(country)
-    return (country.distinct or 0) > 1 and not all(len(cell) <= 3 for cell in cells)
-
-
-def _has_all(file: File, whole: int, found: Mapping[str, int]) -> bool:
-    """Return whether the addresses of a column contain the towns or streets of other ones."""
-    cells = file.columns[whole].examples
-    for role in ("city", "street", "postcode", "place"):
-        if role not in found:
-            continue
-        others = file.columns[found[role]].examples
-        pairs = [(cell, other) for cell, other in zip(cells, others, strict=False) if other.strip()]
-        within = [_plain(other) in _plain(cell) for cell, other in pairs]
-        if pairs and 10 * sum(within) < 8 * len(pairs):
-            return False
-    return True
-
-
-def _template(places: Mapping[str, int], names: Mapping[str, str]) -> str:
-    """Return the template of an address, in the order in which people write one."""
-
-    def group(*roles: str) -> str:
-        used = sorted((each for each in roles if each in places), key=lambda each: places[each])
-        return " ".join(f"{{{names[each]}}}" for each in used)
-
-    if "address" in places and "street" in places:
-        streets = [group("address"), group("number", "street")]
-    else:
-        streets = [group("number", "street", "address")]
-    streets += [group("line 2"), group("line 3"), group("district")]
-    if "state" in places:
-        town = _with_state(places, names)
-    elif "county" in places:
-        town = [group("city"), group("county"), group("postcode")]
-    else:
-        town = [group("postcode", "city")]
-    parts = [*streets, group("place"), *town, group("country")]
-    if _begins_with_postcode(places):
-        parts.remove(group("postcode"))
-        parts[0] = f"{group('postcode')} {parts[0]}"
-    return ", ".join(part for part in parts if part)
-
-
-def _begins_with_postcode(places: Mapping[str, int]) -> bool:
-    """Return whether the postcode stands left of an address that has the town, as in Japan."""
-    if "postcode" not in places or {"city", "state", "county"} & set(places):
-        return False
-    streets = [places[role] for role in ("address", "street", "number") if role in places]
-    return bool(streets) and places["postcode"] < min(streets)
-
-
-def _with_state(places: Mapping[str, int], names: Mapping[str, str]) -> list[str]:
-    """Return town, state and postcode: where the postcode stands first, it stays there."""
-    cells = {role: f"{{{names[role]}}}" for role in ("city", "state", "postcode") if role in names}
-    postcode, city, state = (cells.get(role, "") for role in ("postcode", "city", "state"))
-    if postcode and city and places["postcode"] < places["city"]:
-        return [f"{postcode} {city}", state]
-    return [city, " ".join(part for part in (state, postcode) if part)]
 
 
 # The key.

@@ -1,15 +1,29 @@
 """What each column of a file has, by its heading or by what its cells look like."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from storekeeper.domain.intake import KEY_PREFIX
 from storekeeper.sheets.headings import STRONG_ROLES, role_of
 
+_DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"[\d\s.,:/()+-]*\d[\d\s.,:/()+-]*")
+_CODE = re.compile(r"[\d\s.,:/()+-]*\d[\d\s.,:/()+-]*|[A-Z]{1,4}[-_./]?\d+([-_./]\d+)*")
 _HOUSE = re.compile(r"\d{1,5}( ?[-/] ?\d{1,5})? ?[A-Za-z]?")
+_SHORT = re.compile(r"\d{1,4}([/-]\d{1,4})? ?[A-Za-z]?")
+_STATE = re.compile(r"[A-Z]{2,3}")
 _PHONE = re.compile(r"[+(]?[\d\s()/.+-]{7,}")
+_MARKED_POSTCODE = re.compile(
+    r"\d{2}-\d{3}|\d{3} \d{2}|\d{4,5}-\d{3,4}|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}"
+)
+_BEGINS_WITH_NUMBER = re.compile(r"\d{1,5}( ?[-/] ?\d{1,5})?[A-Za-z]?,? (?=[^\W\d])")
+_STREET_WORDS = re.compile(
+    r"(stra(ß|ss)e|gasse|allee|str\.|straat|laan|plein|g(a|ä)tan|v(ä|æ)gen|vej|gade)( |$)"
+    r"|\b(street|road|avenue|lane|blvd|rue|calle|avenida|rua|via|viale|ul\.|ulica|улица|ул\.) "
+    r"|\b(street|road|avenue|lane|st|rd|ave|blvd|hwy|weg|platz)\.?$|[都道府県市区町村丁省区路街號号]",
+    re.IGNORECASE,
+)
 _POSTCODE = re.compile(r"([A-Z]{1,2}[- ]?)?\d{2,5}([- ]?\d{2,4})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}")
 
 
@@ -48,11 +62,12 @@ def roles_of(file: File) -> list[str]:
         ]
     else:
         roles = [""] * len(file.columns)
-    if "street" in roles and "number" not in roles:
-        _find_house_number(file, roles)
+    _find_house_numbers(file, roles)
+    _find_postcodes(file, roles)
+    _tell_states(file, roles)
     _tell_keys_from_names(file, roles)
     if "name" not in roles:
-        _find_bycells_of(file, roles, table)
+        _find_by_cells(file, roles, table)
     return roles
 
 
@@ -63,53 +78,105 @@ def _role(column: Column) -> str:
 
 
 def _table(file: File) -> set[int]:
-    """Return the places of the columns of one table: of two that stand next to each other, with
-    an empty column between, the first that has names of stores."""
+    """Return the places of the columns of one table. If there are several with an empty column
+    between them, it is the first that has names of stores; if only a later one has addresses, the
+    empty column means nothing, and all columns are one table."""
     tables: list[set[int]] = [set()]
     for place, column in enumerate(file.columns):
         if column.is_empty:
             tables.append(set())
         else:
             tables[-1].add(place)
-    named = [
-        table for table in tables if any(_role(file.columns[place]) == "name" for place in table)
+    every = set(range(len(file.columns)))
+    for number, table in enumerate(tables):
+        roles = _roles_in(file, table)
+        if "name" not in roles or len(table) < 2:
+            continue
+        later = _roles_in(file, set[int]().union(*tables[number + 1 :]))
+        has_address = not roles.isdisjoint(STRONG_ROLES)
+        is_whole = has_address or later.isdisjoint(STRONG_ROLES)
+        return table if is_whole else every
+    return every
+
+
+def _roles_in(file: File, table: Iterable[int]) -> set[str]:
+    return {_role(file.columns[place]) for place in table}
+
+
+def _find_house_numbers(file: File, roles: list[str]) -> None:
+    """A number next to a street is that of the house if the street has none; right of a column
+    `Street` it is so in any case."""
+    if "number" in roles:
+        return
+    for street in [place for place, role in enumerate(roles) if role in ("street", "address")]:
+        has_none = not any(_DIGIT.search(cell) for cell in cells_of(file.columns[street]))
+        for place in _keys_next_to(street, roles):
+            is_right = place > street and roles[street] == "street"
+            if (has_none or is_right) and _are(file.columns[place], _HOUSE):
+                roles[place] = "number"
+                return
+
+
+def _keys_next_to(place: int, roles: Sequence[str]) -> list[int]:
+    """Return the places of keys right and left of a column."""
+    return [
+        each for each in (place + 1, place - 1) if 0 <= each < len(roles) and roles[each] == "key"
     ]
-    if named and len(named[0]) > 1:
-        return named[0]
-    return set(range(len(file.columns)))
 
 
-def _find_house_number(file: File, roles: list[str]) -> None:
-    """A number next to the street, on its right, is that of the house."""
-    place = roles.index("street") + 1
-    if place < len(roles) and roles[place] == "key":
-        cells = file.columns[place].examples
-        if cells and all(_HOUSE.fullmatch(cell.strip()) for cell in cells):
-            roles[place] = "number"
+def _find_postcodes(file: File, roles: list[str]) -> None:
+    """Where two columns look like postcodes, since `C P` may mean two things, the short one is
+    the number of the house. Without any, a code next to the town is one if it is written so."""
+    postcodes = [place for place, role in enumerate(roles) if role == "postcode"]
+    short = [place for place in postcodes if _are(file.columns[place], _SHORT)]
+    if "number" not in roles and len(short) == 1 and len(postcodes) > 1:
+        roles[short[0]] = "number"
+    if postcodes or "city" not in roles:
+        return
+    for place in _keys_next_to(roles.index("city"), roles):
+        if _are(file.columns[place], _MARKED_POSTCODE):
+            roles[place] = "postcode"
+            return
+
+
+def _tell_states(file: File, roles: list[str]) -> None:
+    """A number is not a state. Where a file has countries too, a region next to the town that is
+    written like `TX` is a state."""
+    for place, role in enumerate(roles):
+        if role == "state" and _are(file.columns[place], _NUMBER):
+            roles[place] = "region"
+    if {"state", "county"} & set(roles) or not {"country", "city"} <= set(roles):
+        return
+    for place in (roles.index("city") + 1, roles.index("city") - 1):
+        is_next = 0 <= place < len(roles) and roles[place] == "region"
+        if is_next and _are(file.columns[place], _STATE):
+            roles[place] = "state"
+            return
 
 
 def _tell_keys_from_names(file: File, roles: list[str]) -> None:
-    """A column `Store` that has nothing but numbers is a key, if another one has the names."""
+    """A column `Store` that has nothing but numbers or codes is a key, if another one has the
+    names."""
     names = [place for place, role in enumerate(roles) if role == "name"]
-    numbers = [place for place in names if _are_numbers(file.columns[place])]
-    if len(numbers) < len(names):
-        for place in numbers:
+    codes = [place for place in names if _are(file.columns[place], _CODE)]
+    if len(codes) < len(names):
+        for place in codes:
             roles[place] = "key"
 
 
-def _are_numbers(column: Column) -> bool:
-    cells = [cell for cell in column.examples if cell.strip()]
-    return bool(cells) and all(_NUMBER.fullmatch(cell.strip()) for cell in cells)
+def _are(column: Column, pattern: re.Pattern[str]) -> bool:
+    """Return whether all cells of a column are of one kind."""
+    cells = cells_of(column)
+    return bool(cells) and all(map(pattern.fullmatch, cells))
 
 
-def _find_bycells_of(file: File, roles: list[str], table: set[int]) -> None:
+def _find_by_cells(file: File, roles: list[str], table: set[int]) -> None:
     """Find names and addresses by what the cells look like."""
     free = [place for place in sorted(table) if not roles[place] and file.columns[place].name]
     texts = [place for place in free if _is_text(file.columns[place])]
     if not texts:
         return
-    plain = [place for place in texts if not _is_address(file.columns[place])]
-    name = (plain or texts)[0]
+    name = min(texts, key=lambda place: (*_doubts_as_name(file.columns[place]), place))
     roles[name] = "name"
     if set(roles) & set(STRONG_ROLES):
         return
@@ -117,15 +184,31 @@ def _find_bycells_of(file: File, roles: list[str], table: set[int]) -> None:
         column = file.columns[place]
         if place == name or not column.examples:
             continue
-        if _is_address(column):
+        if _is_like(column, _is_address):
             roles[place] = "street" if "street" not in roles else "line 2"
         elif "street" in roles:
-            if all(map(_POSTCODE.fullmatch, cells_of(column))):
-                roles[place] = "postcode" if "postcode" not in roles else ""
-            elif place in texts and "city" not in roles:
-                roles[place] = "city"
+            roles[place] = _place_of(column, roles, is_text=place in texts)
     if roles.count("street") == 1 and not {"city", "postcode", "line 2"} & set(roles):
         roles[roles.index("street")] = "address"
+
+
+def _place_of(column: Column, roles: Sequence[str], *, is_text: bool) -> str:
+    """Return the role of a column right of the street, "" for none."""
+    if _are(column, _POSTCODE):
+        role = "postcode"
+    elif _are(column, _STATE) and "city" in roles:
+        role = "state"
+    elif is_text:
+        role = "city"
+    else:
+        role = ""
+    return "" if role in roles else role
+
+
+def _doubts_as_name(column: Column) -> tuple[bool, bool, bool]:
+    """Return what speaks against a column that may have the names of stores."""
+    repeats = column.distinct is not None and 2 * column.distinct <= column.filled
+    return _is_like(column, _is_surely_address), repeats, _is_like(column, _is_address)
 
 
 def cells_of(column: Column) -> list[str]:
@@ -139,13 +222,19 @@ def _is_text(column: Column) -> bool:
     return bool(cells) and 2 * len(words) > len(cells) and "://" not in cells[0]
 
 
-def _is_address(column: Column) -> bool:
-    """Return whether most cells have a number of a house and a word, or a comma between words."""
+def _is_like(column: Column, is_one: Callable[[str], bool]) -> bool:
+    """Return whether most cells of a column are of one kind, and none is a phone number."""
     cells = cells_of(column)
-    like = [
-        cell
-        for cell in cells
-        if (any(map(str.isdigit, cell)) and any(map(str.isalpha, cell)) and " " in cell)
-        or ", " in cell
-    ]
-    return bool(cells) and 2 * len(like) > len(cells) and not any(map(_PHONE.fullmatch, cells))
+    count = sum(map(is_one, cells))
+    return 2 * count > len(cells) and not any(map(_PHONE.fullmatch, cells))
+
+
+def _is_address(cell: str) -> bool:
+    """Return whether a cell has a number of a house and a word, or a comma between words."""
+    has_number = any(map(str.isdigit, cell)) and any(map(str.isalpha, cell)) and " " in cell
+    return has_number or ", " in cell or _is_surely_address(cell)
+
+
+def _is_surely_address(cell: str) -> bool:
+    """Return whether a cell begins with a number of a house, has a comma, or a word of streets."""
+    return ", " in cell or bool(_BEGINS_WITH_NUMBER.match(cell) or _STREET_WORDS.search(cell))
