@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 
+from storekeeper.domain.changes import Cursor, parse_cursor
 from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Counts, Import, Reject
+from storekeeper.domain.undo import Undo, UndoCounts, UndoPlan
 from storekeeper.sheets.protocol import layout_of
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.storage import databases, intake
+from storekeeper.storage.undo import undo
 from tests.harness.databases import Database, make
 
 
@@ -72,3 +75,27 @@ def counts(done: ImportPlan) -> dict[str, int]:
         "adopted",
     )
     return {name: count for name in names if (count := getattr(report, name))}
+
+
+# Undo.
+
+
+def cursor(text: str | None) -> Cursor:
+    assert text is not None
+    found = parse_cursor(text.encode())
+    assert found is not None
+    return found
+
+
+def undo_range(
+    database: Database, first: str | None, last: str | None, **options: Any
+) -> UndoPlan | UndoCounts:
+    with databases.database(database.url).session() as session:
+        return undo(session, Undo(cursor(first), cursor(last), **options))
+
+
+def undone(database: Database, done: Any, **options: Any) -> UndoPlan:
+    """Undo an import or an undo."""
+    plan = undo_range(database, done.report.first, done.report.last, **options)
+    assert isinstance(plan, UndoPlan)
+    return plan

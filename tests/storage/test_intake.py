@@ -3,7 +3,7 @@ transaction."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from storekeeper.domain.commands import Create
 from storekeeper.domain.errors import KeyReused, PreconditionFailed
 from storekeeper.domain.import_plan import ImportPlan
-from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, SheetRow
+from storekeeper.domain.intake import Counts, Import, NeedsMatch, Refused, Resolution, SheetRow
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.search import folded
 from storekeeper.domain.stores import Payload
-from storekeeper.storage import databases, intake
+from storekeeper.storage import databases, intake, sessions
 from tests.harness.collection import run
 from tests.harness.databases import KINDS, Database, handle
 from tests.harness.imports import counts, import_into, import_or_replay
@@ -279,6 +279,34 @@ class TestImport:
 
         with pytest.raises(KeyReused):
             run(post())
+
+    def test_a_repeat_that_is_begun_before_the_first_one_ends_is_a_replay(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Although it would be refused now."""
+        look, late = sessions.replayed, list[Callable[[], object]]()
+
+        def look_too_early(*question: Any) -> Any:
+            found = look(*question)
+            while late:
+                late.pop()()
+            return found
+
+        def twice(text: str, match: str | None, **options: Any) -> None:
+            late.append(lambda: import_into(database, text, match, **options))
+            done = import_or_replay(database, text, match, **options)
+            assert type(done) is Counts, options
+
+        monkeypatch.setattr(intake, "replayed", look_too_early)
+        twice("name,address\nAlpha,1 Road\n", None, idempotency_key=("first", 1))
+        current = version(database)
+        tag = frozenset([f'"{current}"'])
+        twice("id,name\n1,Beta\n", "id", idempotency_key=("tag", 1), if_match=tag)
+        seen = version(database)
+        decided = (Resolution(2, seen, address="2 Road", present=("name",)),)
+        text = "id,name,address,version\n1,Gamma,3 Road,9.another2\n"
+        twice(text, "id", idempotency_key=("decided", 1), decisions=decided)
+        assert [row[1:] for row in stores(database)] == [("Beta", "2 Road", 3)]
 
     def test_a_replay_has_the_epoch_of_now(self, database: Database) -> None:
         """Its client depends on that tag next, and an earlier one matches nothing."""

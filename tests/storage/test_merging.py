@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.errors import InvalidInput, Unavailable
 from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Refused, Resolution
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from tests.harness.databases import Database
-from tests.harness.imports import counts, import_into
+from tests.harness.imports import counts, import_into, undone
 from tests.harness.transfers import fill_with
 
 
@@ -138,6 +138,33 @@ class TestVersions:
         assert (problem.conflict.fields, problem.conflict.base) == (["address"], None)
         done = import_into(database, text, "id", on_conflict="overwrite")
         assert content(database) == [("Alpha", MINE), ("Beta", OLD)]
+
+    @pytest.mark.parametrize("match", ["name", "Key"])
+    def test_a_row_of_another_store_than_it_is_matched_with_has_no_base(
+        self, database: Database, match: str
+    ) -> None:
+        """Two stores exchanged their names and numbers since the export."""
+        fill_with(database, [Payload("A", OLD), Payload("B", THEIRS)])
+        columns = "id,name,address,Key"
+        first = sheet((1, "A", OLD, "a"), (2, "B", THEIRS, "b"), columns=columns)
+        keyed = import_into(database, first, "id", attach="Key")
+        exported = version(database)
+        undone(database, keyed)
+        swapped = sheet((1, "B", OLD, "b"), (2, "A", THEIRS, "a"), columns=columns)
+        import_into(database, swapped, "id", attach="Key")
+        rows = ((1, "A", OLD, "a"), (2, "B", THEIRS, "b"))
+        text = sheet(*((*row, exported) for row in rows), columns=f"{columns},version")
+        done = import_into(database, text, match, on_conflict="skip")
+        assert counts(done) == {"conflicts": 2}
+        assert content(database) == [("B", OLD), ("A", THEIRS)]
+        problem = done.report.problems[0]
+        assert problem.conflict
+        assert problem.conflict.base is None
+        assert problem.message.startswith('The "id" of the row is not that of store 2, which its ')
+        assert counts(import_into(database, text, "id")) == {"unchanged": 2}
+        mine = sheet(("1.0", "B", MINE, "b", exported), columns=f"{columns},version")
+        assert counts(import_into(database, mine, match)) == {"replaced": 1, "missing": 1}
+        assert content(database) == [("B", MINE), ("A", THEIRS)]
 
     def test_a_store_that_is_younger_than_the_version_has_no_base(self, database: Database) -> None:
         fill_with(database, [Payload("Alpha", OLD)])
@@ -268,6 +295,21 @@ class TestSources:
         nightly(database, row, on_conflict="overwrite", review=decide)
         assert plans == [1, 0]
         assert content(database) == [("Alpha", MINE)]
+
+    def test_a_key_that_goes_while_rows_are_compared_ends_no_import(
+        self, database: Database
+    ) -> None:
+        """Another client undoes what gave the store its key."""
+        fill_with(database, [Payload("Alpha", OLD)])
+        adopted = nightly(database, ("a", "Alpha", OLD), adopt=True)
+        edit(database, 1, "Alpha", THEIRS)
+
+        def detach(_line: int, _why: str) -> None:
+            undone(database, adopted)
+
+        with pytest.raises(Unavailable, match="A key of the file went meanwhile"):
+            nightly(database, ("a", "Alpha", MINE), begin_rejects=lambda: detach)
+        assert content(database) == [("Alpha", THEIRS)]
 
     def test_a_decision_of_one_field_leaves_the_other_in_conflict(self, database: Database) -> None:
         nightly(database, ("7", "Alpha", OLD))

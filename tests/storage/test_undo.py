@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from storekeeper.domain.changes import Cursor, parse_cursor
 from storekeeper.domain.errors import EpochEnded, InvalidInput, KeyReused
 from storekeeper.domain.stores import Payload
 from storekeeper.domain.undo import Undo, UndoCounts, UndoPlan
-from storekeeper.storage import databases, verification
+from storekeeper.storage import databases, sessions, verification
+from storekeeper.storage import undo as undoing
 from storekeeper.storage.undo import undo
 from tests.harness.databases import Database
-from tests.harness.imports import counts, import_into
+from tests.harness.imports import counts, cursor, import_into, undo_range, undone
 from tests.harness.transfers import fill_with
 
 
@@ -29,27 +29,6 @@ def keys(database: Database) -> list[Any]:
         database,
         "SELECT store_id, value, given_name, given_address FROM external_ids ORDER BY store_id",
     )
-
-
-def cursor(text: str | None) -> Cursor:
-    assert text is not None
-    found = parse_cursor(text.encode())
-    assert found is not None
-    return found
-
-
-def undo_range(
-    database: Database, first: str | None, last: str | None, **options: Any
-) -> UndoPlan | UndoCounts:
-    with databases.database(database.url).session() as session:
-        return undo(session, Undo(cursor(first), cursor(last), **options))
-
-
-def undone(database: Database, done: Any, **options: Any) -> UndoPlan:
-    """Undo an import or an undo."""
-    plan = undo_range(database, done.report.first, done.report.last, **options)
-    assert isinstance(plan, UndoPlan)
-    return plan
 
 
 def numbers(plan: UndoPlan) -> tuple[int, int, int]:
@@ -166,6 +145,26 @@ class TestUndo:
         assert (replay.undone, replay.version) == (1, plan.report.version)
         with pytest.raises(KeyReused):
             undo_range(database, report.first, report.last, idempotency_key=("k", 2))
+        assert len(database.changes()) == 3
+
+    def test_a_repeat_that_is_begun_before_the_first_one_ends_is_a_replay(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fill_with(database, [Payload("A")])
+        done = import_into(database, "id,name\n1,X\n", "id")
+        tag = frozenset([f'"{done.report.version}"'])
+        options = {"idempotency_key": ("k", 1), "if_match": tag}
+        look, late = sessions.replayed, [lambda: undone(database, done, **options)]
+
+        def look_too_early(*question: Any) -> Any:
+            found = look(*question)
+            while late:
+                late.pop()()
+            return found
+
+        monkeypatch.setattr(undoing, "replayed", look_too_early)
+        repeat = undo_range(database, done.report.first, done.report.last, **options)
+        assert type(repeat) is UndoCounts
         assert len(database.changes()) == 3
 
     def test_it_is_recorded_who_imported_what_and_who_undid_it(self, database: Database) -> None:

@@ -189,9 +189,10 @@ class ImportPlan:
             return Wrong(column, value, Reason.CONFLICT, message)
         seq, _, epoch = row.version.partition(".")
         if epoch != self.numbers.epoch or int(seq) > self.numbers.version:
-            message = (
-                f"The version {row.version} is of another history: the list's is {self.before}"
-            )
+            message = f"The version {row.version} is of another history than {self.before}"
+        elif row.base == Base.OTHER:
+            means = f"store {row.id}, which its {self.options.match} means"
+            message = f'The "id" of the row is not that of {means}; they differ in {differs}'
         else:
             message = (
                 f"Store {row.id} has changed since the version {row.version}: its version is"

@@ -29,6 +29,8 @@ class Base(IntEnum):
     """Its store at its version."""
     MEMORY = 3
     """What the source last gave for its key."""
+    OTHER = 4
+    """Its version is of the store with its id, but its name or key means another one."""
 
 
 class Found(NamedTuple):

@@ -136,7 +136,8 @@ class SheetRows:
             version = None
         key = self._key(cells, name, wrong)
         attach = self._attach(cells, wrong)
-        id = _text(values.get("id", ""))[:MAX_EXTERNAL_LENGTH].replace("\0", "") or None
+        text = _text(values.get("id", ""))[:MAX_EXTERNAL_LENGTH].replace("\0", "")
+        id = _id(text, []) or text or None
         has_address = int("address" in values)
         if wrong:  # all of it is told at once
             if name == "" and self.match != "name":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from storekeeper.domain.changes import Cursor
-from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.errors import InvalidInput, PreconditionFailed, Unavailable
 from storekeeper.domain.import_plan import ImportPlan, fields_in_conflict
 from storekeeper.domain.import_rows import Decision, Found, InConflict
 from storekeeper.domain.intake import (
@@ -80,16 +80,22 @@ def import_rows(
     """
     if replay := replayed(session, options, Counts):
         return replay
-    _require_match(options, numbers_of(session))
-    for table in staging.TABLES:
-        session.execute(f"CREATE TEMPORARY TABLE {table}")
-    session.fill("staged", staging.STAGED_COLUMNS, staging.staged(rows, options))
-    repeats = _delete_repeats(session, options)
-    plan = _make_plan(session, options, repeats, check, begin_rejects)
-    review(plan)
-    if options.dry_run:
-        return plan
-    _refuse(plan)
+    try:
+        _require_match(options, numbers_of(session))
+        for table in staging.TABLES:
+            session.execute(f"CREATE TEMPORARY TABLE {table}")
+        session.fill("staged", staging.STAGED_COLUMNS, staging.staged(rows, options))
+        repeats = _delete_repeats(session, options)
+        plan = _make_plan(session, options, repeats, check, begin_rejects)
+        review(plan)
+        if options.dry_run:
+            return plan
+        _refuse(plan)
+    except (NeedsMatch, PreconditionFailed, Refused):
+        # Perhaps because the same request was carried out since the look above.
+        if replay := replayed(session, options, Counts):
+            return replay
+        raise
     with session.writing(before_commit):
         if replay := replayed(session, options, Counts):
             return replay
@@ -205,6 +211,8 @@ def _describe_conflicts(session: Session, plan: ImportPlan) -> None:
     rows = {row.line: row for row in map(_RowInConflict._make, found)}
     for problem in plan.report.problems:
         if problem.reason is Reason.CONFLICT:
+            if problem.line not in rows:
+                raise Unavailable("A key of the file went meanwhile: repeat the import")
             problem.conflict = _conflict(plan.numbers.epoch, rows[problem.line])
 
 

@@ -213,6 +213,7 @@ def _compared(options: Import, rows: str) -> str:
     base = f"""CASE WHEN staged.version_seq IS NULL THEN {unversioned:d}
         WHEN staged.version_epoch <> CAST($4 AS text) OR staged.version_seq > CAST($3 AS bigint)
           THEN {Base.UNKNOWN:d}
+        WHEN staged.id <> CAST(stores.id AS text) THEN {Base.OTHER:d}
         WHEN stores.version <= staged.version_seq THEN {Base.IGNORED:d}
         ELSE {Base.HISTORY:d} END"""
     if options.on_conflict == "ignore-version":
@@ -330,6 +331,7 @@ def conflicts(options: Import) -> str:
         latest.user_name
     FROM in_conflict JOIN named ON named.place = in_conflict.place
       LEFT JOIN changes AS latest ON latest.seq = named.store_version
+    WHERE named.store IS NOT NULL
     ORDER BY named.place"""
 
 

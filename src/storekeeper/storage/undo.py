@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from storekeeper.domain.changes import Cursor
-from storekeeper.domain.errors import InvalidInput
+from storekeeper.domain.errors import InvalidInput, PreconditionFailed
 from storekeeper.domain.intake import Import
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH
 from storekeeper.domain.reasons import Reason, Violation
@@ -177,7 +177,12 @@ def undo(
     if replay := replayed(session, options, UndoCounts):
         return replay
     session.execute(f"CREATE TEMPORARY TABLE {_TABLE}")
-    plan, file = _make_plan(session, options, check)
+    try:
+        plan, file = _make_plan(session, options, check)
+    except PreconditionFailed:  # perhaps because the same request was carried out since
+        if replay := replayed(session, options, UndoCounts):
+            return replay
+        raise
     review(plan)
     if options.dry_run:
         return plan
