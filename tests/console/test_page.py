@@ -48,7 +48,7 @@ def test_every_view_is_without_a_serious_finding_and_fits(
     page.button("Save").click()
     page.page.get_by_role("dialog").wait_for()
     examine(page)
-    page.button("Go on editing").click()
+    page.button("Keep editing").click()
     page.button("Discard").click()
     page.open("?view=changes")
     page.sees("Recent changes")

@@ -60,6 +60,7 @@ def pages() -> Iterator[Path]:
 def modules() -> Iterator[Path]:
     for folder in ("src", "bench", "tools", "tests"):
         yield from (path for path in sorted((ROOT / folder).rglob("*.py")) if path != THIS)
+    yield from sorted((ROOT / "src/storekeeper/console").glob("*.js"))
 
 
 def words(path: Path) -> str:
@@ -75,16 +76,26 @@ def words(path: Path) -> str:
             if token.type in KINDS:
                 for number, line in enumerate(token.string.splitlines(), token.start[0]):
                     lines[number - 1] += f"{line} "
+    elif path.suffix == ".js":
+        lines = re.sub(SCRIPT_CODE, blank_script, text).splitlines()
     elif path.suffix == ".md":
         text = re.sub(r"^```.*?^```", blank, text, flags=re.DOTALL | re.MULTILINE)
         lines = re.sub(r"`[^`]*`", blank, text).splitlines()
     else:
         lines = text.splitlines()
-    return "\n".join(" ".join(line.strip(" #").split()) for line in lines)
+    return "\n".join(" ".join(line.strip(" #/*").split()) for line in lines)
 
 
 def blank(code: re.Match[str]) -> str:
     return "`" + "\n" * code[0].count("\n") + "`"
+
+
+SCRIPT_CODE = r"""(//.*|/\*[\s\S]*?\*/|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)|[^/"`\n]+|[/"`]"""
+"""A comment or a string of a script, as the group, or what is between them."""
+
+
+def blank_script(code: re.Match[str]) -> str:
+    return code[1] or " "
 
 
 KINDS = {tokenize.COMMENT, tokenize.STRING}
@@ -126,6 +137,16 @@ def test_plain_english_has_no_forbidden_form() -> None:
         'have to wait is no longer refused. It writes as the user "nobody", or goes on the wire.'
     )
     assert list(found(text)) == []
+
+
+def test_of_a_script_only_comments_and_texts_are_english(tmp_path: Path) -> None:
+    script = tmp_path / "script.js"
+    script.write_text("if (a) b; else c(`${d} is\nno use`); // beside\n/**\n * anew */\n")
+    assert sorted((line, form) for line, form, _ in found(words(script))) == [
+        (1, "is no"),
+        (2, "beside"),
+        (4, "anew"),
+    ]
 
 
 def test_pages_comments_and_messages_say_it_plainly() -> None:

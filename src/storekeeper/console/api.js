@@ -1,4 +1,4 @@
-// Requests to the service. `request` goes on by itself until a response comes; a store's write is
+// Requests to the service. `request` repeats by itself until a response comes; a store's write is
 // `outbox.js`'s to repeat.
 
 import { released } from "./dom.js";
@@ -7,6 +7,8 @@ import { words } from "./words.js";
 
 export const BASE = new URL("../api/", location.href);
 const TIMEOUT = 8000;
+export const IMPORT_TIMEOUT = 130_000;
+export const MAX_PAGE = 1000; // stores of a page, the most that the service sends
 const SOONER = ["online", "token"]; // events that end a pause
 const PAUSES = [500, 1000, 2000, 4000, 8000, 15000];
 // From a proxy these are outages: the service says such things in JSON.
@@ -33,7 +35,7 @@ export const health = {
   },
 };
 
-/** The cursor behind the last change that this page knows of. */
+/** The cursor behind the last change that this page knows. */
 export const feed = { cursor: null };
 
 let askForToken = () => new Promise(() => {});
@@ -175,9 +177,11 @@ export function pause(tries, signal) {
 
 export const isAway = (status) => status === 502 || status === 503 || status === 504;
 
-/** What a response lacks: "token", a good one; "readonly", one that may write; or null. */
-export const lack = (status, method) =>
-  status === 401 ? "token" : status === 403 && method ? "readonly" : null;
+/** What a request lacked: "token", a valid one; "readonly", one that may write; or null. */
+export function lack(status, method) {
+  if (status === 401) return "token";
+  return status === 403 && method ? "readonly" : null;
+}
 
 /**
  * Send, after an outage or with another token again, until a response comes that says something.
@@ -226,6 +230,9 @@ export function latest() {
     return () => mine === run;
   };
 }
+
+/** The query of the page after a response with these fields, undefined after the last page. */
+export const nextOf = (headers) => /\?([^>]*)>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
 
 /**
  * The cursor of an entity tag, also of one that a proxy marked; its number, and the epoch of a

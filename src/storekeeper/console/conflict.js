@@ -1,16 +1,14 @@
-// The dialog of a 412: somebody else saved this store since it was opened. What only one side
+// The dialog after a 412: another client saved this store since it was opened. What only one side
 // changed is merged beforehand; for each clash there is one choice, and one Save.
 
 import { ask, h } from "./dom.js";
 import { difference, shown, time, who } from "./format.js";
-import { asShown, broken } from "./rules.js";
+import { asShown, broken, FIELDS, valueOf } from "./rules.js";
 import { words } from "./words.js";
 
-/** Return what the store shall be, or null if the person goes on editing. */
+/** Return what the store is to be, or null if the person continues to edit. */
 export async function resolveConflict({ id, base, theirs, mine, change }) {
-  const fields = ["name", "address"].map(
-    (field) => new Field(field, base[field], theirs[field], mine[field]),
-  );
+  const fields = FIELDS.map((field) => new Field(field, base[field], theirs[field], mine[field]));
   const clashes = fields.filter((field) => field.isClash);
   const submit = (event) => {
     if (event.submitter?.value !== "save") return;
@@ -30,9 +28,8 @@ export async function resolveConflict({ id, base, theirs, mine, change }) {
       h("button", { class: "primary", value: "save" }, words.store.save),
     ),
   );
-  return closed === "save"
-    ? Object.fromEntries(fields.map((field) => [field.name, field.result]))
-    : null;
+  if (closed !== "save") return null;
+  return Object.fromEntries(fields.map((field) => [field.name, field.result]));
 }
 
 class Field {
@@ -47,21 +44,20 @@ class Field {
     if (!this.isClash) return this.merged;
     const choice = this.node.querySelector("input[type=radio]:checked")?.value;
     if (choice !== "other") return this[choice];
-    const text = this.other.value;
-    return this.name === "address" && text === "" ? null : text;
+    return valueOf(this.name, this.other.value);
   }
 
-  /** What one side alone changed, or nobody. */
+  /** Who changed the field, of those who agree. */
+  get side() {
+    const { before, theirs, mine } = this;
+    if (theirs === before && mine === before) return "same";
+    if (mine === before) return "theirs";
+    return theirs === before ? "mine" : "both";
+  }
+
+  /** What a field becomes that only one side changed, or both alike, or neither. */
   agreed() {
-    const { name, before, theirs, mine } = this;
-    const side =
-      mine === before
-        ? theirs === before
-          ? "same"
-          : "theirs"
-        : theirs === before
-          ? "mine"
-          : "both";
+    const { name, before, side } = this;
     const value =
       side === "same" ? shown(before) : difference({ [name]: before }, { [name]: this.merged });
     return h(
@@ -118,7 +114,7 @@ class Field {
     );
   }
 
-  /** Return whether there is a good choice; else say what is missing, and lead there. */
+  /** Return whether the choice is valid; if not, say what is missing, and lead there. */
   check() {
     const chosen = this.node.querySelector("input[type=radio]:checked");
     const problem = chosen ? broken(this.name, this.result) : words.conflict.missing;

@@ -3,10 +3,8 @@
 
 import { h } from "./dom.js";
 import { moment, shown, who } from "./format.js";
-import { asShown, broken } from "./rules.js";
+import { asShown, broken, FIELDS, valueOf } from "./rules.js";
 import { words } from "./words.js";
-
-const FIELDS = ["name", "address"];
 
 export class Decisions {
   constructor() {
@@ -88,7 +86,7 @@ export class Decisions {
       value: isOther ? asShown(field, row.texts[field]) : "",
       oninput: () => {
         radio.checked = true;
-        const value = field === "address" && input.value === "" ? null : input.value;
+        const value = valueOf(field, input.value);
         input.setAttribute("aria-invalid", String(Boolean(broken(field, value))));
         choose(value);
       },

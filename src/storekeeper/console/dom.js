@@ -1,4 +1,4 @@
-// Elements, and what is said to people who do not see them. Text becomes text nodes alone: there is
+// Elements, and what is said to people who do not see them. Text only becomes text nodes: there is
 // no way to put markup in here, and the Content-Security-Policy refuses any other.
 
 const SVG = "http://www.w3.org/2000/svg";

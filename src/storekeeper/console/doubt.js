@@ -6,7 +6,7 @@ import { ask, h } from "./dom.js";
 import { moment, who } from "./format.js";
 import { words } from "./words.js";
 
-/** Return what shall become of the create: {action: "again" | "found" | "drop", store, tag}. */
+/** Return what is to become of the create: {action: "again" | "found" | "drop", store, tag}. */
 export async function resolveDoubt({ payload, cursor }) {
   const found = await search(payload, cursor);
   const lead = found ? words.doubt.found(who(found), moment(found.at)) : words.doubt.nothing;

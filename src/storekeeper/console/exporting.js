@@ -1,6 +1,6 @@
 // Stores as a file: those that the list shows, or those that are ticked.
 
-import { send } from "./api.js";
+import { MAX_PAGE, nextOf, send } from "./api.js";
 import { download, say } from "./dom.js";
 import { queryOf } from "./filters.js";
 import { notify } from "./notice.js";
@@ -8,8 +8,6 @@ import { MAX_TICKS } from "./ticks.js";
 import { words } from "./words.js";
 
 const FILES = /^(text\/csv|application\/vnd\.openxml)/;
-const FOLLOWING = /\?([^>]*)>; *rel="?next/;
-const MAX_PAGE = 1000;
 
 /** Save all stores that a list shows, also those that were not read yet. */
 export async function saveShown(format, wanted) {
@@ -40,7 +38,7 @@ async function idsOf(wanted) {
     const { status, data, headers } = await send(`stores?${query}`);
     if (status !== 200) return null;
     ids.push(...data.map(({ id }) => id));
-    query = FOLLOWING.exec(headers.get("link") ?? "")?.[1];
+    query = nextOf(headers);
   }
   return ids;
 }

@@ -1,13 +1,11 @@
-// The two fields of a store: what is typed, its rules and hints beside it, and a counter of
+// The two fields of a store: what is typed, its rules and hints next to it, and a counter of
 // characters.
 
 import { send } from "./api.js";
 import { debounce, h } from "./dom.js";
 import { MAX_NAME } from "./limits.js";
-import { asShown, broken, content, hint, size } from "./rules.js";
+import { asShown, broken, content, FIELDS, hint, size } from "./rules.js";
 import { words } from "./words.js";
-
-const FIELDS = ["name", "address"];
 
 export class Fields {
   /** `onTyped()` is called when a person changes one. */
@@ -72,7 +70,7 @@ export class Fields {
     return FIELDS.find((field) => broken(field, now[field]));
   }
 
-  /** Draw counter, rules and hints anew; a new store's name may be missing until it is saved. */
+  /** Draw counter, rules and hints again; a new store's name may be missing until it is saved. */
   draw(showMissing) {
     const now = this.content;
     const count = size(now.name);

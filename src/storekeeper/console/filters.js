@@ -64,8 +64,8 @@ export class Filters {
     if (document.activeElement !== this.since) this.since.value = since;
     this.since.parentNode.classList.toggle("on", Boolean(since));
     for (const [name, node] of Object.entries(this.titles)) {
-      const order = sort === name ? "ascending" : sort === `-${name}` ? "descending" : null;
-      if (order) node.setAttribute("aria-sort", order);
+      if (sort === name) node.setAttribute("aria-sort", "ascending");
+      else if (sort === `-${name}`) node.setAttribute("aria-sort", "descending");
       else node.removeAttribute("aria-sort");
     }
   }

@@ -4,6 +4,7 @@
 import { tokenMark } from "./api.js";
 import { h } from "./dom.js";
 import { IGNORED, PLAIN_SIGNS, SPELLINGS } from "./folding.js";
+import { FIELDS } from "./rules.js";
 import { words } from "./words.js";
 
 const MAX_SHOWN = 300;
@@ -20,7 +21,7 @@ const otherYear = new Intl.DateTimeFormat(undefined, {
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 const days = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" });
 
-/** A moment as one would say it today. */
+/** A moment as people would say it today. */
 export function moment(at) {
   const [then, now] = [new Date(at), new Date()];
   const ago = Math.round(
@@ -44,8 +45,8 @@ export const clockTime = (at) =>
   h("time", { datetime: at, title: whole.format(new Date(at)) }, clock.format(new Date(at)));
 
 /**
- * Who made a change: the user whom a proxy named, and the token. Without a token of our own the
- * service names nobody.
+ * Who made a change: the user whom a proxy named, and the token. Without a token of its own
+ * the page is not told any name.
  */
 export function who({ by, user }) {
   if (user && by) return words.userWith(user, by);
@@ -62,23 +63,21 @@ export function shown(value, none = words.none.address) {
 
 /** What a change changed, field by field: old struck through, new on tint. */
 export function difference(before, after) {
-  return ["name", "address"]
-    .filter(
-      (field) => before?.[field] !== after[field] && !(before === null && after[field] === null),
-    )
-    .map((field) =>
+  return FIELDS.filter(
+    (field) => before?.[field] !== after[field] && !(before === null && after[field] === null),
+  ).map((field) =>
+    h(
+      "div",
+      { class: "diff" },
+      h("span", { class: "label" }, words[field]),
       h(
-        "div",
-        { class: "diff" },
-        h("span", { class: "label" }, words[field]),
-        h(
-          "span",
-          {},
-          before ? [h("del", {}, shown(before[field])), " "] : null,
-          h("ins", {}, shown(after[field])),
-        ),
+        "span",
+        {},
+        before ? [h("del", {}, shown(before[field])), " "] : null,
+        h("ins", {}, shown(after[field])),
       ),
-    );
+    ),
+  );
 }
 
 /** Fold a character as the search does: case, marks, spellings that people type. */

@@ -1,4 +1,4 @@
-// A short help for the page on which one is, then for the others.
+// A short help for the page that is open, then for the others.
 
 import { ask, h } from "./dom.js";
 import { place } from "./route.js";
@@ -6,7 +6,7 @@ import { words } from "./words.js";
 
 const PAGES = ["list", "store", "changes", "import"];
 
-/** Show the help; the page on which one is comes first. */
+/** Show the help; the page that is open comes first. */
 export async function showHelp() {
   const { view, store } = place();
   const here = view === "list" && store !== null ? "store" : view;

@@ -9,7 +9,7 @@ import { words } from "./words.js";
 const PAGE = 10;
 
 export class History {
-  /** `onRestore(version, at)` takes a version that shall be the present one again. */
+  /** `onRestore(version, at)` takes a version that is to be the current one again. */
   constructor(onRestore) {
     this.onRestore = onRestore;
     this.begin = latest();
@@ -63,7 +63,8 @@ export class History {
   }
 
   /**
-   * While there is unsaved text, no version may take its place; who may only read brings none back.
+   * While there is unsaved text, no version can take its place; with a token that only reads, none
+   * is brought back.
    */
   lock(isLocked, isHidden = this.isHidden) {
     [this.isLocked, this.isHidden] = [isLocked, isHidden];

@@ -1,16 +1,14 @@
 // A sheet, pasted or dropped: what it is, what its columns mean, what would happen, and then the
 // import. The service reads the file, so that what is shown here is what is written.
 
-import { latest, newKey, request } from "./api.js";
+import { IMPORT_TIMEOUT, latest, newKey, request } from "./api.js";
 import { ask, button, h, icon, say } from "./dom.js";
 import { Preview } from "./preview.js";
 import { fileControls, meaningControls, Reading } from "./reading.js";
 import { unseen } from "./recent.js";
-import { go } from "./route.js";
 import { undoImport } from "./undo.js";
 import { number, words } from "./words.js";
 
-const TIMEOUT = 130_000;
 const MAX_SIZE = 64 * 2 ** 20;
 const SHOWN_PROGRESS = 2 ** 20; // bytes of a file whose upload takes long enough to be watched
 const ACCEPTED = ".csv,.tsv,.txt,.xlsx,.xls,.ods,.json,.jsonl,.ndjson";
@@ -162,7 +160,7 @@ export class Importing {
       onProgress,
       signal,
     };
-    return request(`imports?${search}`, { ...sent, timeout: TIMEOUT });
+    return request(`imports?${search}`, { ...sent, timeout: IMPORT_TIMEOUT });
   }
 
   /** Show how much of the file has arrived; then only that it is worked on. */
@@ -364,7 +362,7 @@ export class Importing {
           range.from ? button(words.undo.undo, () => this.undo(range)) : null,
           h("a", { class: "button primary", href: "./" }, words.import.list),
           h("a", { class: "button", href: "?view=changes" }, words.recent.title),
-          button(words.import.another, () => (go({ view: "import" }), this.begin())),
+          button(words.import.another, () => this.begin()),
         ),
       ),
     );

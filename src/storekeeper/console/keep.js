@@ -71,7 +71,7 @@ function read(key, name) {
       const value = JSON.parse(stored.getItem(key));
       if (value !== null && fits(value)) return value;
     } catch {
-      // It is no JSON.
+      // It is not JSON.
     }
   }
   return null;

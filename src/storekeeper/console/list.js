@@ -1,7 +1,7 @@
-// The list: a table of real rows, searched as one types, sorted and filtered; further pages come as
-// one nears the end.
+// The list: a table of real rows, searched as the user types, sorted and filtered; further
+// pages come towards the end.
 
-import { cursorOf, feed, isNewer, part, request } from "./api.js";
+import { cursorOf, feed, isNewer, MAX_PAGE, nextOf, part, request } from "./api.js";
 import { button, debounce, h, icon, say } from "./dom.js";
 import { Filters, queryOf } from "./filters.js";
 import { cut, fold, marked, wordsOf } from "./format.js";
@@ -17,7 +17,6 @@ import { words } from "./words.js";
 
 const FIRST = 50; // stores of the first page, then of the others
 const PAGE = 200;
-const MAX_PAGE = 1000;
 const MAX_SHOWN = 200;
 const SEARCHING = 400; // milliseconds after which the rows of an earlier search are no longer shown
 
@@ -55,57 +54,21 @@ export class List {
     });
     this.empty = h("div", { class: "empty", hidden: true });
     this.keyTitle = h("th", { scope: "col", class: "key" }, words.list.key);
+    const { id, name } = this.filters.titles;
+    const titles = h("tr", {}, id, this.keyTitle, name, h("th", { scope: "col" }, words.address));
     this.table = h(
       "table",
       { class: "stores", hidden: true },
       h("caption", { class: "sr" }, words.list.title),
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          this.filters.titles.id,
-          this.keyTitle,
-          this.filters.titles.name,
-          h("th", { scope: "col" }, words.address),
-        ),
-      ),
+      h("thead", {}, titles),
       this.body,
     );
     this.node = h(
       "section",
       { class: "list", "aria-label": words.list.title, onkeydown: (event) => this.key(event) },
-      h(
-        "div",
-        { class: "tools" },
-        h(
-          "div",
-          { class: "search" },
-          icon("search"),
-          this.field,
-          h("kbd", { "aria-hidden": "true" }, "/"),
-        ),
-        h("a", { class: "button new", id: "new", href: "?store=new" }, words.list.create),
-        h("a", { class: "button", href: "?view=import" }, words.list.import),
-      ),
+      this.tools(),
       this.filters.node,
-      h(
-        "div",
-        { class: "above" },
-        this.count,
-        (this.tickAll = button(words.ticks.all, () => this.tickFound(), {
-          class: "quiet small all",
-        })),
-        this.ticks.node,
-        h(
-          "span",
-          { class: "export" },
-          h("span", {}, words.list.export),
-          button("CSV", () => this.export("csv"), { class: "quiet small" }),
-          button("Excel", () => this.export("xlsx"), { class: "quiet small" }),
-        ),
-      ),
+      this.above(),
       this.rows.above,
       this.table,
       this.rows.below,
@@ -122,6 +85,38 @@ export class List {
       "scroll",
       debounce(200, () => this.remember()),
       { passive: true },
+    );
+  }
+
+  /** The search, and what leads to a new store or an import. */
+  tools() {
+    const key = h("kbd", { "aria-hidden": "true" }, "/");
+    return h(
+      "div",
+      { class: "tools" },
+      h("div", { class: "search" }, icon("search"), this.field, key),
+      h("a", { class: "button new", id: "new", href: "?store=new" }, words.list.create),
+      h("a", { class: "button", href: "?view=import" }, words.list.import),
+    );
+  }
+
+  /** What is above the table: how many stores it has, and what to do with them. */
+  above() {
+    const exporting = (format, name) =>
+      button(name, () => this.export(format), { class: "quiet small" });
+    return h(
+      "div",
+      { class: "above" },
+      this.count,
+      button(words.ticks.all, () => this.tickFound(), { class: "quiet small all" }),
+      this.ticks.node,
+      h(
+        "span",
+        { class: "export" },
+        h("span", {}, words.list.export),
+        exporting("csv", "CSV"),
+        exporting("xlsx", "Excel"),
+      ),
     );
   }
 
@@ -163,7 +158,7 @@ export class List {
         if (response.status !== 200) break;
         stores = stores.concat(response.data.map((store) => ({ store, version: response.tag })));
         this.tag = more || stores.length > response.data.length ? this.tag : response.tag;
-        this.next = /\?([^>]*)>; *rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
+        this.next = nextOf(response.headers);
         query = this.next && this.following(Math.min(wanted - stores.length, MAX_PAGE));
       } while (query && stores.length < wanted);
     } catch {
@@ -208,7 +203,7 @@ export class List {
     return this.rows.ids[before];
   }
 
-  /** Remember in the history where one is in the list. */
+  /** Remember in the history where the user is in the list. */
   remember() {
     const seen = this.body.offsetHeight ? this.rows.seen() : null;
     if (seen) {
@@ -219,7 +214,7 @@ export class List {
     }
   }
 
-  /** Show again what one saw when one was here before. */
+  /** Show again what the user saw when the list was last shown. */
   back() {
     if (this.body.offsetHeight && history.state?.seen) this.rows.restore(history.state.seen);
   }
@@ -263,15 +258,20 @@ export class List {
       : words.list.count(this.total ?? count);
     this.more.hidden = !this.next;
     this.table.hidden = count === 0;
-    this.table.setAttribute(
-      "aria-rowcount",
-      String(this.next ? (isPart ? -1 : (this.total ?? -2) + 1) : count + 1),
-    );
+    this.table.setAttribute("aria-rowcount", String(this.rowCount(isPart)));
     this.node.classList.toggle("bare", !count && !isPart);
     this.node.classList.toggle("filtered", this.isFiltered);
     this.empty.hidden = count > 0;
     if (!count) this.empty.replaceChildren(...(isPart ? this.nothingFound() : this.nothingYet()));
     this.select(place().store);
+  }
+
+  /**
+   * How many rows the table would have with all stores, and the titles; -1 if that is not known.
+   */
+  rowCount(isPart) {
+    if (!this.next) return this.rows.size + 1;
+    return isPart || this.total === null ? -1 : this.total + 1;
   }
 
   nothingFound() {
@@ -311,7 +311,7 @@ export class List {
   }
 
   /** Make the row of a store. */
-  draw({ store, version, mark: tag }) {
+  draw({ store, mark: tag }) {
     const mark = (text) => marked(text, this.needles);
     const draft = recall(`draft:${store.id}`)
       ? h("span", { class: "tag warn" }, words.store.unsaved)
@@ -398,7 +398,7 @@ export class List {
     return isFound && (["-id", "-changed"].includes(sort) || (sort === "id" && !this.next));
   }
 
-  /** Draw a row anew, without its mark: it was seen, or its draft came or went. */
+  /** Draw a row again, without its mark: it was seen, or its draft came or went. */
   refresh(id) {
     const known = this.rows.get(Number(id));
     if (known) this.put(known.store, known.version);

@@ -57,11 +57,14 @@ async function visible() {
 function wait(delay, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, delay);
-    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()));
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
   });
 }
 
-/** Follow the tab that leads, or lead: whoever has the lock. */
+/** Follow the tab that leads, or lead: the tab with the lock does. */
 async function share(page, signal) {
   const name = `${prefix}changes ${tokenMark()}`;
   const channel = new BroadcastChannel(name);
@@ -83,9 +86,18 @@ async function share(page, signal) {
 /** Return a page that also tells the others what it takes. */
 function telling(page, channel) {
   return {
-    onChanges: (changes) => (channel.postMessage({ changes }), page.onChanges(changes)),
-    onReset: () => (channel.postMessage({ changes: [] }), page.onReset()),
-    onState: (state) => (channel.postMessage({ state, cursor: feed.cursor }), page.onState(state)),
+    onChanges(changes) {
+      channel.postMessage({ changes });
+      page.onChanges(changes);
+    },
+    onReset() {
+      channel.postMessage({ changes: [] });
+      page.onReset();
+    },
+    onState(state) {
+      channel.postMessage({ state, cursor: feed.cursor });
+      page.onState(state);
+    },
   };
 }
 
@@ -133,7 +145,7 @@ function gap(page, channel, signal) {
   });
 }
 
-/** Whether the leading tab knows of changes that this one was not told. */
+/** Whether the leading tab has changes that it did not tell this one. */
 const isBehind = (cursor) =>
   feed.cursor &&
   (epochOf(cursor) !== epochOf(feed.cursor) || numberOf(cursor) > numberOf(feed.cursor));

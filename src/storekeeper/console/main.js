@@ -48,17 +48,22 @@ function drawMenu() {
   shortcut.addEventListener("change", () => keep("shortcut", shortcut.checked));
   find("menu").replaceChildren(
     h("p", { class: "hint" }, words.menu.me(me)),
-    button(
-      words.menu.help,
-      async () => (find("menu").hidePopover(), (await part("./help.js")).showHelp()),
-    ),
+    button(words.menu.help, openHelp),
     h("a", { href: new URL("../docs", BASE).href }, words.menu.reference),
     h("a", { href: new URL("../openapi.json", BASE).href }, words.menu.document),
     h("label", { class: "check" }, shortcut, h("span", {}, words.menu.shortcut)),
-    recall("token")
-      ? button(words.token.out, signOut)
-      : button(words.token.give, () => (find("menu").hidePopover(), askForToken())),
+    recall("token") ? button(words.token.out, signOut) : button(words.token.give, giveToken),
   );
+}
+
+async function openHelp() {
+  find("menu").hidePopover();
+  (await part("./help.js")).showHelp();
+}
+
+function giveToken() {
+  find("menu").hidePopover();
+  askForToken();
 }
 
 /** Show what the address names. */
@@ -121,6 +126,11 @@ function take(changes) {
 
 let stream = "";
 
+function setLive(state) {
+  stream = state;
+  drawLive();
+}
+
 function drawLive() {
   if (!stream) return;
   const shown = ["fine", "readonly"].includes(health.state) && stream === "live" ? "live" : "lost";
@@ -159,7 +169,7 @@ window.addEventListener("keydown", key);
 window.addEventListener("saved", ({ detail }) => {
   const { created, store: saved, seq, tag } = detail;
   list.apply({ type: created ? "created" : "replaced", store: saved, tag }, null);
-  unseen.take([{ seq }]); // the feed may have told of it before its response came
+  unseen.take([{ seq }]); // the feed may be faster than the response
   if (created) sayCreated(saved);
   else offerUndo(detail);
 });
@@ -173,4 +183,4 @@ await follow();
 unseen.draw();
 resume();
 setTimeout(() => LATER.forEach((name) => import(name).catch(() => {})), 2000);
-listen({ onChanges: take, onReset: readAllAgain, onState: (now) => ((stream = now), drawLive()) });
+listen({ onChanges: take, onReset: readAllAgain, onState: setLive });

@@ -1,11 +1,12 @@
-// Who one is to the service, and what one may do: asked at the start, and when another token comes.
+// Who the user is to the service, and may do what: asked at the start, and when another token
+// comes.
 
 import { send } from "./api.js";
 
 /** `scope` is "write" until the service says otherwise: what it refuses, it refuses by itself. */
 export const me = { name: null, scope: "write", listeners: new Set() };
 
-/** Ask who one is. */
+/** Ask the service who the user is. */
 export async function findOutWhoIAm() {
   const { status, data } = await send("me").catch(() => ({}));
   if (status !== 200) return;

@@ -1,10 +1,9 @@
-// The line at the bottom, where it moves nothing: what stands in the way, what to do, and what goes
-// on by itself.
+// The line at the bottom, where it moves nothing: what stands in the way, what to do, and what
+// continues by itself.
 
-import { health } from "./api.js";
+import { health, needToken } from "./api.js";
 import { button, find, h, icon, released } from "./dom.js";
 import { recall } from "./keep.js";
-import { askForToken } from "./token.js";
 import { words } from "./words.js";
 
 let message = null;
@@ -28,7 +27,7 @@ export async function hush() {
 
 function draw() {
   const node = find("notice");
-  const token = button(words.token.give, () => askForToken(), { class: "small" });
+  const token = button(words.token.give, () => needToken(health.state), { class: "small" });
   const close = button(icon("close"), hush, {
     class: "quiet square small",
     "aria-label": words.close,
@@ -41,8 +40,8 @@ function draw() {
     token: ["warn", recall("token") ? words.notices.refused : words.notices.token, token],
     readonly: ["warn", words.notices.readonly, token],
   };
-  const [kind, text, action] =
-    states[health.state] ?? (message ? ["info", message.text, message.action, close] : []);
+  const news = message ? ["info", message.text, message.action] : [];
+  const [kind, text, action] = states[health.state] ?? news;
   node.hidden = !text;
   node.className = `notice ${kind}`;
   if (!text) return node.replaceChildren();

@@ -17,19 +17,22 @@ import {
   tokenMark,
 } from "./api.js";
 import { forget, keep, kept, recall } from "./keep.js";
-import { equal, payload as asPayload } from "./rules.js";
+import { equal, FIELDS, payload as asPayload } from "./rules.js";
 
 const MAX_AGE = 23 * 3600 * 1000; // the service keeps keys for a day
 
 const running = new Set();
 const watchers = new Map();
 
-/** Versions that this page wrote, so that the feed's news of them is no news. */
+/** Versions that this page wrote, so that the feed has nothing new to say about them. */
 export const own = new Set();
 
 export const pending = (target) => recall(`pending:${target}`);
 
-/** Have `watcher(state, details)` called as a target's write goes on; return how to stop that. */
+/**
+ * Have `watcher(state, details)` called with the progress of a target's write; return how to stop
+ * that.
+ */
 export function watch(target, watcher) {
   const all = watchers.get(target) ?? new Set();
   watchers.set(target, all.add(watcher));
@@ -59,7 +62,7 @@ export function write(target, payload, tag, base) {
   return run(target);
 }
 
-/** Go on with what was under way when the page was left. */
+/** Continue what was under way when the page was left. */
 export function resume() {
   for (const name of kept("pending:")) {
     const target = name.slice("pending:".length);
@@ -150,7 +153,6 @@ async function attempt(target, { payload, base, tag, key }) {
   }
 }
 
-const FIELDS = ["name", "address"];
 const valueOf = (content, field) => content?.[field] ?? null;
 
 /** The fields that differ from the base, as a merge patch. */
@@ -162,7 +164,7 @@ function changes(content, base) {
 }
 
 /**
- * What the store shall be if another client changed other fields than this write; null if both
+ * What the store is to be if another client changed other fields than this write; null if both
  * changed one.
  */
 function merge({ payload, base }, theirs) {

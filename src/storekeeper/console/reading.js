@@ -3,6 +3,7 @@
 
 import { Decisions } from "./decisions.js";
 import { button, h } from "./dom.js";
+import { FIELDS } from "./rules.js";
 import { words } from "./words.js";
 
 const DELIMITERS = [",", ";", "tab", "|"];
@@ -42,7 +43,7 @@ export class Reading {
     this.name = mapped.get("name") ?? "";
     this.parts = partsOf(mapped.get("address"));
     this.others = [...mapped]
-      .filter(([field]) => !["name", "address"].includes(field))
+      .filter(([field]) => !FIELDS.includes(field))
       .map((pair) => pair.join("="));
     this.match = look.parameters.match ?? (look.unsaid.includes("match") ? UNDECIDED : NEW);
     this.cutNames = this.adopt = false;

@@ -1,5 +1,5 @@
-// Recent changes of the whole list, newest first, down to where one has last looked. What one
-// import changed is one line.
+// Recent changes of the whole list, newest first, down to where the user has last looked.
+// What one import changed is one line.
 
 import { cursorOf, epochOf, feed, latest, request, send } from "./api.js";
 import { button, debounce, find, h } from "./dom.js";
@@ -17,7 +17,14 @@ const AT_ONCE = 1000; // earlier changes that the filter looks at in one request
 const ENOUGH = 50; // found changes after which it waits to be asked for more
 const FURTHER = 20; // requests after which it does too
 
-/** How many changes there are since one has last looked; drawn beside the page's name. */
+const MAX_COUNT = 99;
+
+function shortCount(count) {
+  if (count > MAX_COUNT) return `${MAX_COUNT}+`;
+  return count ? number(count) : "";
+}
+
+/** How many changes there are since the user has last looked; drawn next to the page's name. */
 export const unseen = {
   draw() {
     const [seq, epoch] = (recall("seen") ?? "").split(".");
@@ -25,24 +32,24 @@ export const unseen = {
     if (!now) return;
     if (epoch !== now) keepHere("seen", feed.cursor);
     const count = epoch === now ? Math.max(0, head - seq) : 0;
-    find("unseen").textContent = count ? (count > 99 ? "99+" : number(count)) : "";
+    find("unseen").textContent = shortCount(count);
     find("unseen").title = words.recent.unseen(count);
   },
-  /** Have this window count from where the browser's latest one was, and by itself from then on. */
+  /**
+   * Have this window count from where the browser's latest window was, and by itself after that.
+   */
   pin() {
     const seen = recall("seen");
     if (seen) keepHere("seen", seen);
   },
-  /**
-   * One's own import, `count` changes up to a version of the list, is seen if all before it was.
-   */
+  /** An import of this page, `count` changes up to a version, is seen if all before it was. */
   imported(version, count) {
     const [seq, epoch] = version.split(".");
     const [seen, of] = (recall("seen") ?? "").split(".");
     if (of !== epoch || Number(seen) === seq - count) keepHere("seen", version);
     unseen.draw();
   },
-  /** Take changes in: one's own are seen. */
+  /** Take changes in: those of this page are seen. */
   take(changes) {
     const [seq, epoch] = (recall("seen") ?? "").split(".");
     const next = changes.find((change) => change.seq === Number(seq) + 1);
@@ -114,7 +121,7 @@ export class Recent {
     );
     if (status !== 200 || !isLatest()) return;
     const epoch = epochOf(data.next);
-    feed.cursor ??= `${data.head}.${epoch}`; // the list may not have been read yet
+    feed.cursor ??= `${data.head}.${epoch}`; // perhaps the list was not read yet
     if (!this.from) {
       this.known = this.seen?.endsWith(epoch) ? Number.parseInt(this.seen, 10) : data.head;
       this.look(`${data.head}.${epoch}`);
@@ -202,7 +209,7 @@ export class Recent {
     if (this.needles.length) this.searchSoon();
   }
 
-  /** Look at earlier changes until enough are found; the button goes on from there. */
+  /** Look at earlier changes until enough are found; the button continues from there. */
   async searchFurther() {
     const isLatest = this.beginSearch();
     const { needles } = this;

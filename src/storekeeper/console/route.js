@@ -1,4 +1,5 @@
-// Where one is: view, search and store are in the address, so that back, reload and bookmarks work.
+// Where the user is: view, search and store are in the address, so that back, reload and bookmarks
+// work.
 
 const VIEWS = ["list", "changes", "import"];
 

@@ -7,10 +7,8 @@ import { forget, keep, recall } from "./keep.js";
 import { me } from "./me.js";
 import { notify } from "./notice.js";
 import { pending, write } from "./outbox.js";
-import { asShown, broken, content, equal, payload } from "./rules.js";
+import { asShown, broken, content, equal, FIELDS, payload } from "./rules.js";
 import { words } from "./words.js";
-
-const FIELDS = ["name", "address"];
 
 export class RowEditing {
   /** `list` shows the row again when editing ends, and says which one follows. */

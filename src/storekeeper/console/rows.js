@@ -1,6 +1,6 @@
-// The rows of the list that are in the page: a window on all that were read, which follows what one
-// sees, so that the page has at most 300 of them however far one scrolls. Empty space stands for
-// the others.
+// The rows of the list that are in the page: a window on all that were read, which follows what the
+// user sees, so that the page has at most 300 of them, however long the list is. Empty space stands
+// for the others.
 
 import { h } from "./dom.js";
 
@@ -9,10 +9,7 @@ const STEP = 100; // rows by which the window moves
 const NEAR = 1200; // pixels from an end of the window at which it moves
 
 export class Rows {
-  /**
-   * `draw(entry)` makes the row of a store; `onEnd()` is called as one nears the end of what was
-   * read.
-   */
+  /** `draw(entry)` makes the row of a store; `onEnd()` is called near the end of what was read. */
   constructor(draw, onEnd) {
     [this.draw, this.onEnd] = [draw, onEnd];
     this.entries = new Map();
@@ -90,7 +87,7 @@ export class Rows {
     return row;
   }
 
-  /** Show the rows from a place on, and keep what one sees where it is. */
+  /** Show the rows from a place on, and keep what the user sees where it is. */
   show(wanted) {
     const first = Math.max(0, Math.min(wanted, this.size - MAX_ROWS));
     const end = Math.min(this.size, first + MAX_ROWS);
@@ -112,7 +109,10 @@ export class Rows {
     this.space();
   }
 
-  /** Call what changes rows; those that one sees, and that stay, are in their places afterwards. */
+  /**
+   * Call what changes rows; those that the user sees, and that stay, are in their places
+   * afterwards.
+   */
   keepPlace(change, first = this.first, end = this.end) {
     const anchor = this.anchor(first, end);
     const top = anchor?.getBoundingClientRect().top;
@@ -126,7 +126,7 @@ export class Rows {
     entry.row = null;
   }
 
-  /** The first row that one sees and that stays. */
+  /** The first row that the user sees and that stays. */
   anchor(first, end) {
     for (let at = Math.max(first, this.first); at < Math.min(end, this.end); at++) {
       const row = this.entries.get(this.ids[at])?.row;
@@ -143,7 +143,7 @@ export class Rows {
     this.below.style.height = `${(this.size - this.end) * this.height}px`;
   }
 
-  /** Move the window to where one has scrolled. */
+  /** Move the window to where the user has scrolled. */
   follow() {
     const { top, bottom, height } = this.body.getBoundingClientRect();
     if (!height) return;
@@ -155,7 +155,7 @@ export class Rows {
     else if (bottom - innerHeight < NEAR) this.onEnd();
   }
 
-  /** The first row that one sees, and where it is in the window. */
+  /** The first row that the user sees, and where it is in the window. */
   seen() {
     const row = [...this.body.rows].find((one) => one.getBoundingClientRect().bottom > 0);
     return row

@@ -1,7 +1,10 @@
-// The contract's rules for a store, as one types, and hints that correct nothing.
+// The contract's rules for a store, as a person types, and hints that correct nothing.
 
 import { MAX_BODY, MAX_NAME } from "./limits.js"; // which the service makes
 import { words } from "./words.js";
+
+/** The fields of a store that a person writes. */
+export const FIELDS = ["name", "address"];
 
 /** The number of characters: code points, as the service counts them. */
 export const size = (text) => [...text].length;
@@ -9,14 +12,14 @@ export const size = (text) => [...text].length;
 /** The rule that a value breaks, in words; null if it breaks none. */
 export function broken(field, value) {
   if (value?.includes("\0")) return words.rules.zero;
-  if (field === "address") {
-    return (value?.length ?? 0) > MAX_BODY / 6 && tooMuch(value) ? words.rules.large : null;
-  }
+  if (field === "address") return isLarge(value ?? "") ? words.rules.large : null;
   if (!value) return words.rules.missing;
   return size(value) > MAX_NAME ? words.rules.long(size(value) - MAX_NAME) : null;
 }
 
-const tooMuch = (value) => new Blob([JSON.stringify(value)]).size > MAX_BODY - 1000;
+/** Whether a text is too large for a request, in which a character takes up to six bytes. */
+const isLarge = (text) =>
+  text.length > MAX_BODY / 6 && new Blob([JSON.stringify(text)]).size > MAX_BODY - 1000;
 
 /** What may be meant otherwise; null if nothing. */
 export function hint(value) {
@@ -33,9 +36,12 @@ export function asShown(field, text) {
   return field === "name" ? lines.replaceAll("\n", "") : lines;
 }
 
+/** What a typed text means as the value of a field: an empty address is null. */
+export const valueOf = (field, text) => (field === "address" && text === "" ? null : text);
+
 /**
  * The content that the fields mean: what was not touched stays to the letter, and an empty address
- * is none.
+ * is null.
  */
 export function content(shown, base) {
   const value = (field) =>

@@ -38,7 +38,7 @@ export class Store {
     me.listeners.add(() => this.lock(Boolean(this.id && pending(this.id))));
     this.form = h(
       "form",
-      { novalidate: true, onsubmit: (event) => (event.preventDefault(), this.save(false)) },
+      { novalidate: true, onsubmit: (event) => this.submit(event) },
       this.fields.nodes,
       this.actions,
       this.mayNot,
@@ -69,7 +69,15 @@ export class Store {
       this.history.node,
     );
     this.back = this.node.querySelector(".back");
-    this.back.addEventListener("click", (event) => (event.preventDefault(), this.leave()));
+    this.back.addEventListener("click", (event) => {
+      event.preventDefault();
+      this.leave();
+    });
+  }
+
+  submit(event) {
+    event.preventDefault();
+    this.save(false);
   }
 
   leave() {
@@ -139,7 +147,7 @@ export class Store {
     return false;
   }
 
-  /** Read the store again after changes of which the feed has not told. */
+  /** Read the store again after changes that the feed has left out. */
   async readAgain() {
     const { id, isOpen } = this;
     if (id === null || this.isNew || this.form.hidden) return;
@@ -204,7 +212,7 @@ export class Store {
     this.history.lock(dirty);
   }
 
-  /** Save what is typed; then go on to the next store, or to a further new one. */
+  /** Save what is typed; then open the next store, or a further new one. */
   save(andNext) {
     if (this.form.hidden || this.actions.hidden || pending(this.id)) return;
     this.update(true);
@@ -237,13 +245,14 @@ export class Store {
         button(words.store.stop, () => drop(this.id), { class: "small" }),
       );
     }
-    if (state === "saved") this.isNew ? this.created(details) : this.saved(details);
+    if (state === "saved" && this.isNew) this.created(details);
+    else if (state === "saved") this.saved(details);
     if (state === "conflict") this.resolve(details);
     if (state === "refused") this.refuse(details);
     if (state === "dropped") this.typed();
   }
 
-  /** Let nobody type while a write is under way, nor who may only read. */
+  /** Let no one type while a write is under way, or with a token that only reads. */
   lock(isLocked) {
     const mayWrite = me.scope === "write";
     this.fields.lock(isLocked || !mayWrite);
@@ -314,7 +323,7 @@ export class Store {
     else this.saved();
   }
 
-  /** Take in a change of this store that somebody else made; what is typed is never touched. */
+  /** Take in a change of this store by another client; what is typed is never touched. */
   changed(change) {
     if (this.isNew || this.form.hidden || pending(this.id) || !isNewer(change.tag, this.tag)) {
       return;

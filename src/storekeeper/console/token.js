@@ -79,7 +79,9 @@ function use(token) {
   window.dispatchEvent(new Event("token"));
 }
 
-/** Ask for a token; what waits for one goes on once there is another. */
+const whyAsked = () => (recall("token") ? "refused" : "needed");
+
+/** Ask for a token; what waits for one continues once there is another. */
 export async function askForToken(state = health.state) {
   if (asking) return;
   asking = true;
@@ -92,12 +94,7 @@ export async function askForToken(state = health.state) {
     "aria-describedby": "token-error",
   });
   const shared = h("input", { type: "checkbox", id: "shared", checked: isShared() });
-  const lead =
-    state === "readonly"
-      ? words.token.readonly
-      : recall("token")
-        ? words.token.refused
-        : words.token.needed;
+  const lead = state === "readonly" ? words.token.readonly : words.token[whyAsked()];
   const submit = (event) => {
     const token = field.value.trim();
     if (TOKEN.test(token)) return;

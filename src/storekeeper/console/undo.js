@@ -1,22 +1,23 @@
 // Taking changes back: a save for ten seconds, and each change of the page Changes.
 
-import { newKey, request } from "./api.js";
+import { IMPORT_TIMEOUT, newKey, request } from "./api.js";
 import { button, h } from "./dom.js";
 import { recall } from "./keep.js";
 import { hush, notify } from "./notice.js";
 import { pending, write } from "./outbox.js";
-import { payload } from "./rules.js";
+import { FIELDS, payload } from "./rules.js";
 import { words } from "./words.js";
 
 const DURATION = 10_000;
-const IMPORT_TIMEOUT = 130_000;
-const FIELDS = ["name", "address"];
 
 const show = (id) => h("a", { class: "button small", href: `?store=${id}` }, words.notices.open);
 
 /** Say that a store was saved, and offer to take that back. */
 export function offerUndo({ store, tag, before }) {
-  const undo = () => (hush(), takeBack(store, before, store, tag));
+  const undo = () => {
+    hush();
+    takeBack(store, before, store, tag);
+  };
   notify(words.undo.saved(store.id), button(words.undo.undo, undo, { class: "small" }), DURATION);
 }
 
@@ -25,7 +26,7 @@ export function sayCreated({ id }) {
   notify(words.store.created(id), show(id), DURATION);
 }
 
-/** Take back what a change did, as far as nobody has changed it since. */
+/** Take back what a change did, as far as it has not been changed since. */
 export async function undoChange({ store, previous }) {
   const { status, data, tag } = await request(`stores/${store.id}`);
   if (status !== 200) return notify(words.notices.failed);

@@ -157,7 +157,7 @@ export const words = {
     repeating: "Not confirmed yet. Trying again…",
     waiting: "No response yet. It is tried again until there is one; you may leave this page.",
     token: "Waiting for a key that may edit. Your text is kept.",
-    stop: "Stop and go on editing",
+    stop: "Stop and keep editing",
     saved: "Saved",
     same: "Nothing to save",
     last: "This was the last store of the list.",
@@ -204,7 +204,7 @@ export const words = {
     mine: "Yours",
     other: "Something else",
     missing: "Choose one.",
-    back: "Go on editing",
+    back: "Keep editing",
     sides: {
       same: "unchanged",
       theirs: "their change",
@@ -292,7 +292,7 @@ export const words = {
       "The list continues as you scroll. Sort it by a title, and show only stores without an " +
         "address, possible duplicates, or what changed since a day.",
       "Arrow keys move through the list, Enter opens a store, / goes to the search.",
-      "F2 edits the row itself: Tab goes on to the next cell, Escape undoes.",
+      "F2 edits the row itself: Tab moves to the next cell, Escape undoes.",
       "Export gives what the list shows, as a file that can be imported again; Space, or a click " +
         "on the box next to an id, ticks single stores for it.",
     ],
@@ -398,12 +398,11 @@ export const words = {
     blank: "A blank; change to a comma and a blank",
     match: "How we recognise a store",
     choose_: "Choose…",
-    recognise: (match) =>
-      match === "name"
-        ? "by its name"
-        : match === "id"
-          ? "by its id in this list"
-          : `by your own “${match.replace(/^key:/, "")}”`,
+    recognise: (match) => {
+      if (match === "name") return "by its name";
+      if (match === "id") return "by its id in this list";
+      return `by your own “${match.replace(/^key:/, "")}”`;
+    },
     add: "not at all: all rows are new stores",
     adopt:
       "Give these numbers to the stores of the list that have the same name and address, " +
