@@ -72,8 +72,8 @@ def test_a_range_that_is_not_one_import_is_refused_in_one_line(database: Sqlite)
     epoch = first.partition(".")[2]
     for words, why in (
         ((first,), "TO is missing"),
-        ((first, "soon"), "TO: a cursor is like 12.abcdefgh"),
-        (("now", last), "FROM: a cursor is like 12.abcdefgh"),
+        ((first, "soon"), "TO: not a cursor: 'soon'; a cursor looks like 17.abcdefgh"),
+        (("now", last), "FROM: not a cursor: 'now'"),
         ((first, f"{seq + 1}.{epoch}"), "the first and the last change of one import or undo"),
         ((f"1.{epoch}", last), "the first and the last change of one import or undo"),
         ((f"{seq}.abcdefgh", last), "nothing was undone"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from storekeeper.cli import webhooks
-from storekeeper.cli.changes import save as save_cursor
+from storekeeper.cli.cursors import save as save_cursor
 from storekeeper.client import Change, Reset, Store
 from storekeeper.client import webhooks as posts
 from storekeeper.domain.stores import Payload

@@ -14,6 +14,8 @@ from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.tokens import USED_INTERVAL, Token
 from storekeeper.http.response import Response, error_response, unavailable
 from storekeeper.log.events import Event, emit
+from storekeeper.storage import clock
+from storekeeper.storage.clock import BOOT_CLOCK
 from storekeeper.storage.collection import Collection
 
 MAX_AGE = 1.0
@@ -27,10 +29,6 @@ RETRY_INTERVAL = 60.0
 """Seconds until a failed write of uses is tried again."""
 
 UNREAD = "The tokens cannot be read now"
-
-# It continues while the machine sleeps or this process is stopped. On macOS, CLOCK_MONOTONIC does
-# so too.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class TokenTable:
@@ -57,7 +55,7 @@ class TokenTable:
         token = self._by_hash.get(hash)
         if token is None:
             return self._refuse("it is unknown or was revoked")
-        if token.expires is not None and token.expires <= time.time_ns() // 1_000_000:
+        if token.expires is not None and token.expires <= clock.now():
             return self._refuse("it has expired")
         if scope == "write" and token.scope != "write":
             return challenge(
@@ -71,7 +69,7 @@ class TokenTable:
     def why_unavailable(self) -> str:
         """Return why every token gets a 503 now: they were not read within MAX_AGE; "" if they
         were."""
-        if time.clock_gettime(_CLOCK) - self._read_at > MAX_AGE:
+        if time.clock_gettime(BOOT_CLOCK) - self._read_at > MAX_AGE:
             return UNREAD
         return ""
 
@@ -94,7 +92,7 @@ class TokenTable:
 
     async def refresh(self) -> None:
         """Read the tokens, if the database is available."""
-        begun = time.clock_gettime(_CLOCK)
+        begun = time.clock_gettime(BOOT_CLOCK)
         with suppress(Unavailable):
             tokens = await self._collection.tokens()
             self._by_hash = {token.hash: token for token in tokens}
@@ -105,8 +103,8 @@ class TokenTable:
 
     def _mark_used(self, now: float) -> None:
         """Begin to write which tokens were used, at most once in USED_INTERVAL for each; `now` is
-        on _CLOCK."""
-        now_ms = time.time_ns() // 1_000_000
+        on BOOT_CLOCK."""
+        now_ms = clock.now()
         # If `used` is in the future, the clock was wrong when it was written.
         due = [
             token.number

@@ -1,23 +1,19 @@
 """The command that prints changes."""
 
-import errno
 import os
 import stat
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from storekeeper.cli.cursors import cursor_of, read_saved, save
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.terminal import print_line
-from storekeeper.domain.errors import CannotStart, Unavailable
+from storekeeper.domain.errors import Unavailable
 from storekeeper.settings import Settings
-from storekeeper.storage import atomicfile
-
-if TYPE_CHECKING:
-    from storekeeper.domain.changes import Cursor
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks for changes with --follow."""
@@ -55,7 +51,12 @@ def changes(
     from storekeeper.domain.changes import ChangesQuery, Cursor
     from storekeeper.storage import databases
 
-    cursor, is_away = _parse(cursor_file, after), False
+    saved = read_saved(cursor_file)
+    if saved is None:
+        cursor = cursor_of(after, "--after")
+    else:
+        cursor = cursor_of(saved, f"--cursor-file {cursor_file}")
+    is_away = False
     while True:
         try:
             page = databases.read_changes(settings.database, ChangesQuery(cursor, PAGE_SIZE, store))
@@ -88,47 +89,3 @@ def _print(lines: list[bytes]) -> None:
     out.flush()
     if lines and stat.S_ISREG(os.fstat(out.fileno()).st_mode):
         os.fsync(out.fileno())
-
-
-def _parse(file: Path | None, after: str) -> "Cursor":
-    """Return the cursor to continue from: the saved one, or `after`. Raises CannotStart."""
-    from storekeeper.domain.changes import parse_cursor
-
-    text, subject = read_saved(file), f"--cursor-file {file}"
-    if text is None:
-        text, subject = after, "--after"
-    cursor = parse_cursor(text.encode(errors="replace"))
-    if cursor is None:
-        raise CannotStart(
-            f"not a cursor: {text[:40]!r}; a cursor looks like 17.abcdefgh, or is a number",
-            subject=subject,
-        )
-    return cursor
-
-
-def read_saved(file: Path | None) -> str | None:
-    """Return the cursor in a file, None if there is none. Raises CannotStart."""
-    if file is None:
-        return None
-    try:
-        if atomicfile.is_stream(file):
-            raise OSError(errno.EINVAL, "it is not a file that can be replaced")
-        return file.read_text().strip()
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise CannotStart(f"cannot be read ({reason})", subject=f"--cursor-file {file}") from None
-
-
-def save(file: Path | None, cursor: str) -> None:
-    """Write a cursor into a file, which it replaces. Raises CannotStart."""
-    if file is None or cursor == read_saved(file):
-        return
-    try:
-        with atomicfile.replacing(file) as opened:
-            opened.write(f"{cursor}\n")
-    except OSError as error:
-        raise CannotStart(
-            f"cannot be written ({error.strerror})", subject=f"--cursor-file {file}"
-        ) from None

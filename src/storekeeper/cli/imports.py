@@ -222,12 +222,7 @@ def _import_file(
         begins = is_new and not options.dry_run
         if not begins:
             database.prepare(upgrade=False)
-        if ignored := ", ".join(rows.unused):
-            print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
-        for note in rows.notes:
-            print_line(note)
-        if dropped := ", ".join(rows.dropped):
-            print_line(f"{_DROPPED}: {shown(dropped, 4 * MAX_BRIEF_LENGTH)}")
+        _tell_columns(rows)
         opening = database.new_session() if begins else database.session()
         session = stack.enter_context(opening)
         options = replace(options, match=rows.match, attach=rows.attach)
@@ -245,6 +240,15 @@ def _import_file(
             raise Refused(plan.report)
     as_notes = rejects is not None and rejects.to_standard_output
     return partial(tell_end, plan, target, is_new=is_new, json=json, as_notes=as_notes)
+
+
+def _tell_columns(rows: Reading) -> None:
+    """Say which columns of a file are not used, and what else is to be known about it."""
+    if ignored := ", ".join(rows.unused):
+        print_line(f"Ignored columns: {shown(ignored, 4 * MAX_BRIEF_LENGTH)}")
+    print_lines(rows.notes)
+    if dropped := ", ".join(rows.dropped):
+        print_line(f"{_DROPPED}: {shown(dropped, 4 * MAX_BRIEF_LENGTH)}")
 
 
 def _ask_whether_to_create(name: str, *, dry_run: bool) -> None:

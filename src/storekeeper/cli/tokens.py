@@ -25,6 +25,7 @@ from storekeeper.cli.terminal import (
 )
 from storekeeper.domain.errors import CannotStart
 from storekeeper.settings import Settings
+from storekeeper.storage import clock
 
 if TYPE_CHECKING:
     from storekeeper.domain.tokens import Token
@@ -72,7 +73,7 @@ def add(
         scope = "write"
     if scope is None:
         raise CannotStart("--scope is missing: read, or write, which includes read")
-    now = time.time_ns() // 1_000_000
+    now = clock.now()
     until = None
     if expires is not None:
         until = tokens.expiry(expires, now)
@@ -118,7 +119,7 @@ def list_(
     """
     from storekeeper.storage.tokens import read_tokens
 
-    now = time.time_ns() // 1_000_000
+    now = clock.now()
     tokens = read_tokens(settings.database)
     if json:
         print_json(Tokens([_listed(token, now) for token in tokens]))
@@ -163,7 +164,7 @@ def revoke(settings: Settings, name: Name, *, json: Json = False) -> None:
     from storekeeper.domain import tokens
     from storekeeper.storage.tokens import revoke_token
 
-    now = time.time_ns() // 1_000_000
+    now = clock.now()
     if not revoke_token(settings.database, tokens.check_name(name), now, system_user()):
         raise CannotStart(f"Token {name} does not exist; see `storekeeper token list`")
     # Printed before the wait, which a user may interrupt.

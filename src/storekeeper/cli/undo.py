@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from storekeeper.cli.cursors import cursor_of
 from storekeeper.cli.options import with_settings
 from storekeeper.cli.results import Imports, Json, ListedImport, print_json, report
 from storekeeper.cli.terminal import (
@@ -14,7 +15,6 @@ from storekeeper.cli.terminal import (
     saying_if_interrupted,
     system_user,
 )
-from storekeeper.domain.changes import NOW, Cursor, parse_cursor
 from storekeeper.domain.errors import CannotStart, EpochEnded, InvalidInput
 from storekeeper.domain.undo import Kept, Undo, UndoPlan
 from storekeeper.settings import Settings
@@ -49,15 +49,9 @@ def undo(
         return
     if last is None:
         raise CannotStart("TO is missing: say both cursors, as the import printed them")
-    options = Undo(_cursor(first, "FROM"), _cursor(last, "TO"), dry_run, user=system_user())
-    _undo(settings, options, json=json)
-
-
-def _cursor(text: str, subject: str) -> Cursor:
-    found = parse_cursor(text.encode(errors="replace"))
-    if found is None or found == NOW:
-        raise CannotStart(f"a cursor is like 12.abcdefgh, not {text!r}", subject=subject)
-    return found
+    begin = cursor_of(first, "FROM", may_be_now=False)
+    end = cursor_of(last, "TO", may_be_now=False)
+    _undo(settings, Undo(begin, end, dry_run, user=system_user()), json=json)
 
 
 def _list(settings: Settings, *, json: bool) -> None:

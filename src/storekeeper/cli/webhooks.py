@@ -1,7 +1,6 @@
 """The command that posts each change to another service."""
 
 import fcntl
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from storekeeper.cli.changes import read_saved, save
+from storekeeper.cli.cursors import cursor_of, read_saved, save
 from storekeeper.cli.service_address import SERVICE, client_of
 from storekeeper.cli.terminal import print_line
 from storekeeper.domain.errors import CannotStart
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 POST_TIMEOUT = 15.0
 """Seconds for one attempt of a post."""
-
-_CURSOR = re.compile(r"now|(0|[1-9][0-9]{0,17})(\.[a-z2-7]{8})?")
 
 
 def webhooks(
@@ -85,9 +82,7 @@ def begin_at(client: "Client", cursor_file: Path, begin: str) -> str:
             " changes, or --from and a cursor"
         )
     cursor = begin if saved is None else saved
-    if not _CURSOR.fullmatch(cursor):
-        subject = "--from" if saved is None else f"--cursor-file {cursor_file}"
-        raise CannotStart(f"not a cursor: {cursor[:40]!r}", subject=subject)
+    cursor_of(cursor, "--from" if saved is None else f"--cursor-file {cursor_file}")
     if cursor == "now":
         cursor = client.changes("now").next
         save(cursor_file, cursor)

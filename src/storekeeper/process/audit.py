@@ -7,7 +7,6 @@ compares it with its last look. The processes of one service share what they hav
 import asyncio
 import multiprocessing
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 from storekeeper.domain.errors import CannotStart, Unavailable
 from storekeeper.domain.tokens import Token, Traces
 from storekeeper.log.events import Event, emit
+from storekeeper.storage import clock
 from storekeeper.storage.collection import Collection
 
 LOOK_INTERVAL = 1.0
@@ -195,7 +195,7 @@ class Audit:
     async def _facts_now(self) -> Facts:
         traces = await self._collection.traces()
         tokens: Mapping[str, Token]
-        now = time.time_ns() // 1_000_000
+        now = clock.now()
         if self._facts is not None and self._traces is not None and traces[1:] == self._traces[1:]:
             tokens = self._facts.tokens
         else:

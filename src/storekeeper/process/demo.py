@@ -1,7 +1,6 @@
 """The list of `serve --demo`: 1,000 made-up stores with a history of six weeks."""
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from storekeeper.domain.errors import CannotStart
 from storekeeper.domain.search import fold, folded
 from storekeeper.domain.tokens import generate, hashed
 from storekeeper.settings import Settings
-from storekeeper.storage import databases
+from storekeeper.storage import clock, databases
 from storekeeper.storage.sql import TABLES
 
 _TOWNS = """
@@ -57,7 +56,7 @@ def database_of(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _fill(url: str, text: str) -> None:
-    now = time.time_ns() // 1_000_000
+    now = clock.now()
     changes = list(_changes(random.Random(1), now))  # noqa: S311 - no secret
     # The latest change of each, in the order of their creation.
     stores = {change["id"]: change for change in changes}.values()

@@ -16,8 +16,9 @@ and counted."""
 _MAX_LOOK = 1000
 """Milliseconds that a look may take; one that takes longer says nothing."""
 
-# It continues while the machine sleeps. On macOS, CLOCK_MONOTONIC does so too.
-_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+# It continues while the machine sleeps or the process is stopped. On macOS, CLOCK_MONOTONIC does so
+# too.
+BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> int:
@@ -27,7 +28,7 @@ def now() -> int:
 
 def _since_boot() -> int:
     """Return how long the machine has run, in milliseconds. No user can set that."""
-    return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
+    return time.clock_gettime_ns(BOOT_CLOCK) // 1_000_000
 
 
 def utc(at: int) -> str:

@@ -74,7 +74,7 @@ Steps = Generator[Sequence[Ask], Sequence[Sequence[Sequence[Any]]], "Selected"]
 
 
 class Selected(NamedTuple):
-    """The ids of a page in its order, and the place behind which the next one begins, None for
+    """The ids of a page in its order, and the place after which the next one begins, None for
     the last page."""
 
     ids: Sequence[int]
@@ -91,11 +91,13 @@ class Twins:
     def find(self, state: State) -> Generator[Sequence[Ask], Sequence[Rows], Sequence[int]]:
         """Return them at this state."""
         if self._state != state:
-            ((*named_alike,),) = yield [("named alike", {})]
+            (found,) = yield [("named alike", {})]
+            named_alike = list(found)
             counted = Counter(folded for _, folded in named_alike)
             ids = [id for id, folded in named_alike if counted[folded] > 1]
-            ((*candidates,),) = yield [("candidates", {"ids": ids})]
-            self._state, self._ids = state, duplicates(candidates)
+            (candidates,) = yield [("candidates", {"ids": ids})]
+            self._ids = duplicates(list(candidates))
+            self._state = state
         return self._ids
 
 
@@ -160,11 +162,12 @@ def _place_of(
     id = selection.place.id
     if selection.sort == "id":
         return {"place": id}
-    ((*found,),) = yield [("was", {**named, "place": id})]
-    if not found:
+    (found,) = yield [("was", {**named, "place": id})]
+    was = next(iter(found), None)
+    if was is None:
         violation = Violation(Reason.MALFORMED, "must be a store that the list had then")
         raise InvalidInput("query", {"after": violation})
-    name, seq = found[0]
+    name, seq = was
     if selection.sort == "changed":
         return {"place": seq}
     return {"place": id, "place_name": fold(name)}
@@ -184,18 +187,18 @@ def _with_moved(
             " again",
             f"{state.version}.{state.epoch}",
         )
-    ((*moved,),) = yield [("moved", named)]
+    (moved,) = yield [("moved", named)]
     among = None if named["ids"] is None else set(named["ids"])
     begin = named["place_name"], named["place"]
-    behind: list[Sequence[Any]] = []
+    following: list[Sequence[Any]] = []
     for id, name in moved:
         place = fold(name), id
-        is_behind = place < begin if selection.is_descending else place > begin
-        if is_behind and (among is None or id in among):
-            behind.append((id, place[0]))
-    behind += found
-    behind.sort(key=lambda row: (row[1], row[0]), reverse=selection.is_descending)
-    return behind
+        follows = place < begin if selection.is_descending else place > begin
+        if follows and (among is None or id in among):
+            following.append((id, place[0]))
+    following += found
+    following.sort(key=lambda row: (row[1], row[0]), reverse=selection.is_descending)
+    return following
 
 
 def _statement(query: Query, selection: Selection, state: State) -> str:
