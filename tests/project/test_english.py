@@ -30,6 +30,8 @@ FORBIDDEN = {
     r"\bof which\b": "a clause with a subject",
     r"\b(say|says|said|tell|tells|told|know|knows|knew|known) of\b": "about",
     r"[,;:.] else\b(?! if\b)": "otherwise",
+    r"\bbehind (a|an|another|its|that|the|those) "
+    r"(change|comma|cursor|data|head|line|lock|others|place|tag|text)\b": "after, under (a lock)",
     r"\bamid\b": "during, within",
     r"\bin so many words\b": "explicitly",
     r"\bso many (?!\w+ that\b)": "the number, `count`",
@@ -53,6 +55,7 @@ def pages() -> Iterator[Path]:
     yield from sorted(ROOT.glob("*.md"))
     yield from sorted((ROOT / "docs").rglob("*.md"))
     yield from (ROOT / name for name in ("Makefile", "Dockerfile"))
+    yield ROOT / "src/storekeeper/api/pages/openapi.json"
     yield from sorted((ROOT / "deploy").iterdir())
     yield from sorted((ROOT / "examples").iterdir())
 
@@ -81,6 +84,8 @@ def words(path: Path) -> str:
     elif path.suffix == ".md":
         text = re.sub(r"^```.*?^```", blank, text, flags=re.DOTALL | re.MULTILINE)
         lines = re.sub(r"`[^`]*`", blank, text).splitlines()
+    elif path.suffix == ".json":
+        lines = text.replace("\\n", "  ").splitlines()
     else:
         lines = text.splitlines()
     return "\n".join(" ".join(line.strip(" #/*").split()) for line in lines)

@@ -139,7 +139,7 @@ class Tools:
         ],
         limit: Limit = 50,
     ) -> Result:
-        """Return the changes of all stores behind a cursor, oldest first, and the `next` cursor."""
+        """Return the changes of all stores after a cursor, oldest first, and the `next` cursor."""
         page = await self._client.changes(cursor, limit=limit)
         return {"changes": [_told(change) for change in page], "next": page.next}
 

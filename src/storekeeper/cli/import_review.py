@@ -23,7 +23,7 @@ class Review:
     """Tells the user what an import will do, asks, and writes the rejects, before anything else
     is written.
 
-    If other clients wrote in between, it is called again, behind the lock. Then it asks nothing,
+    If other clients wrote in between, it is called again, under the lock. Then it asks nothing,
     because all writers would wait.
     """
 

@@ -109,7 +109,7 @@ class Client:
         store: int | None = None,
         latest: bool = False,
     ) -> ChangesPage:
-        """Return a page of changes behind a cursor; of one store, or the latest ones first.
+        """Return a page of changes after a cursor; of one store, or the latest ones first.
 
         Raises EpochEnded after a restore.
         """
@@ -122,7 +122,7 @@ class Client:
         return self.run(core.import_file(content, media_type, query, key, self.patience))
 
     def follow(self, cursor: str | None = None) -> Iterator[Event]:
-        """Yield each change behind a cursor, once and in order, and wait for more, for ever.
+        """Yield each change after a cursor, once and in order, and wait for more, for ever.
 
         Without a cursor it begins now. Continue later from the cursor of the last event: nothing
         is left out. A Reset says that a backup was restored. Raises Refused, never Unavailable.

@@ -35,7 +35,7 @@ export const health = {
   },
 };
 
-/** The cursor behind the last change that this page knows. */
+/** The cursor after the last change that this page knows. */
 export const feed = { cursor: null };
 
 let askForToken = () => new Promise(() => {});
@@ -202,8 +202,8 @@ export async function request(path, options = {}) {
 }
 
 /**
- * Load a part of the page that is not always needed; again until it comes, as behind a proxy's
- * login page it does not.
+ * Load a part of the page that is not always needed; try again until it comes, which it does not
+ * while a proxy shows its login page.
  */
 export async function part(name) {
   for (let tries = 0; ; tries++) {

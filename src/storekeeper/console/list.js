@@ -418,7 +418,7 @@ export class List {
     (link ?? this.field).focus({ preventScroll: !link });
   }
 
-  /** The id of the store behind another one in the list, null at its end. */
+  /** The id of the store after another one in the list, null at its end. */
   async after(id) {
     const at = this.rows.place(Number(id));
     if (at < 0) return null;

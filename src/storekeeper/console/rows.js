@@ -38,7 +38,7 @@ export class Rows {
     this.space();
   }
 
-  /** Add a store behind the others, or in front of them. */
+  /** Add a store after the others, or before them. */
   add(entry, inFront = false) {
     this.places = null;
     this.entries.set(entry.store.id, entry);
@@ -48,7 +48,7 @@ export class Rows {
     else this.show(this.first);
   }
 
-  /** Add the stores of a page behind the others. */
+  /** Add the stores of a page after the others. */
   addAll(entries) {
     this.places = null;
     for (const entry of entries) {

@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 class Selection(NamedTuple):
     """What a list selects: stores that changed after a cursor, have no address, or may be
-    duplicates; all of them, in the order of `sort`, behind a place.
+    duplicates; all of them, in the order of `sort`, after a place.
 
     The order is that of the moment of the place, which is the moment of the first page: a store
     that changes while a client reads the pages stays in the place that it had.

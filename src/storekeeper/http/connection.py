@@ -265,7 +265,7 @@ class Connection(asyncio.Protocol):
         self.unread.count()
 
     def _end_stream(self, exchange: Exchange, close: bool, sending: asyncio.Task[bool]) -> None:
-        """Continue behind a stream. Half a list must not look like a list."""
+        """Continue after a stream. Half a list must not look like a list."""
         if exchange.over:
             return
         if sending.cancelled() or not sending.result():

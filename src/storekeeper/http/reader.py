@@ -126,7 +126,7 @@ class RequestReader:
         by line.
 
         So each limit applies at the same byte, however the network cuts them. Return where the
-        unread bytes begin, and the request that ends there, if one does: nothing behind it is
+        unread bytes begin, and the request that ends there, if one does: nothing after it is
         read. At most about MAX_FED_BYTES of a long one are read.
         """
         end = min(len(data), start + MAX_FED_BYTES)
@@ -138,7 +138,7 @@ class RequestReader:
             emit(Event.BUG, error=error)
             self.refuse(INTERNAL_ERROR)
         except httptools.HttpParserUpgrade:
-            pass  # behind a CONNECT, which was refused
+            pass  # after a CONNECT, which was refused
         except httptools.HttpParserError as error:
             self.refuse(request_head.malformed(error, self._line))
         request, self._complete = self._complete, None
@@ -188,7 +188,7 @@ class RequestReader:
         if self._line[:1] in (b"u", b"U"):
             if not whole:
                 return
-            # llhttp would take all bytes behind the head of an upgrade for another protocol; but
+            # llhttp would take all bytes after the head of an upgrade for another protocol; but
             # clients that offer h2c with every plain request send its body there (decision 28).
             piece = self._line
             if piece[:8].lower() == b"upgrade:":
@@ -323,7 +323,7 @@ class RequestReader:
         size = self._line.partition(b";")[0].rstrip()
         self._expected = int(size, 16)
         self._is_last_chunk = not self._expected
-        # Neither this size nor the line end behind the data is extra.
+        # Neither this size nor the line end after the data is extra.
         self._extra_bytes -= min(len(size) + len(b"\r\n"), _MAX_SIZE_LINE)
         if self._expected:
             self._extra_bytes -= len(b"\r\n")

@@ -158,7 +158,7 @@ def size_of(target: bytes, fields: Fields) -> int:
 
 
 def cut_ids(lines: bytes) -> tuple[bytes, bytes]:
-    """Return lines of fields, each behind a line end, without the valid ids; and the first of
+    """Return lines of fields, each after a line end, without the valid ids; and the first of
     these, or b""."""
     rest, *found = _ID.split(lines)
     if not found:

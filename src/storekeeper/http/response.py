@@ -17,7 +17,7 @@ Fields = Sequence[tuple[bytes, bytes]]
 NO_CACHE = b"cache-control: no-cache\r\n"
 JSON = b"content-type: application/json; charset=utf-8\r\n" + NO_CACHE
 TEXT = b"content-type: text/plain; charset=utf-8\r\n" + NO_CACHE
-"""Header fields of a response are lines as they are sent: names in lower case, a line end behind
+"""Header fields of a response are lines as they are sent: names in lower case, a line end after
 each."""
 
 MAX_BODY_BYTES = 2**20

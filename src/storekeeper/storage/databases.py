@@ -1,7 +1,6 @@
 """The database that a URL names, and what commands do with one."""
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -23,7 +22,7 @@ from storekeeper.domain.errors import (
 from storekeeper.domain.search import folded_texts
 from storekeeper.domain.stores import EXAMPLES
 from storekeeper.settings import DATABASES
-from storekeeper.storage import copying, sessions
+from storekeeper.storage import clock, copying, sessions
 from storekeeper.storage.collection import Collection, CopyTarget, Fail, Snapshot
 from storekeeper.storage.sessions import Session
 from storekeeper.storage.sql import TABLES, changes_statement, page_of
@@ -154,7 +153,7 @@ def _add_nothing(_: CopyTarget) -> None:
 
 
 def _add_examples(target: CopyTarget) -> None:
-    now = time.time_ns() // 1_000_000
+    now = clock.now()
     stores, changes = [], []
     for number, example in enumerate(EXAMPLES, 1):
         content = {"name": example.name, "address": example.address}
@@ -169,7 +168,7 @@ def _add_examples(target: CopyTarget) -> None:
 
 @contextmanager
 def write_session(url: str) -> Iterator[Session]:
-    """Open a collection to write to it, behind the lock of all writers. Raises CannotStart,
+    """Open a collection to write to it, under the lock of all writers. Raises CannotStart,
     Unavailable."""
     with (
         open_existing(url).session(lock_timeout=sessions.LOCK_TIMEOUT) as session,

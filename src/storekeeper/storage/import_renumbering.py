@@ -23,7 +23,7 @@ _SHIFT = """UPDATE decided SET seq = seq + CAST($1 AS bigint), total = total + C
 
 
 def renumber(session: Session, plan: ImportPlan) -> bool:
-    """Make a plan follow the list as it is now, behind the lock of writers; return whether it
+    """Make a plan follow the list as it is now, under the lock of writers; return whether it
     does. Otherwise it must be made again."""
     now, before = numbers_of(session), plan.numbers
     if now.is_same_list(before):

@@ -1,4 +1,4 @@
-"""What an import writes, in the words of both databases: behind the lock, from the temporary
+"""What an import writes, in the words of both databases: under the lock, from the temporary
 tables."""
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Imports rows into a database, all or nothing, in the words that both databases understand.
 
-The rows are staged, and compared with the stores, before the lock of writers is taken; behind it
+The rows are staged, and compared with the stores, before the lock of writers is taken; under it
 they are compared again only if a change in between concerns one of them.
 """
 
@@ -70,7 +70,7 @@ def import_rows(
     a replay.
 
     `review` is called with the plan before the lock is taken, and again if another plan was made
-    behind it; it may raise. Iterating the rows may be slow, and raises what is wrong with
+    under it; it may raise. Iterating the rows may be slow, and raises what is wrong with
     the file as a whole. `check` is called now and then before anything is written, and may raise.
     `begin_rejects` is called when a plan is begun; what it returns is called for each row that is
     not imported.

@@ -42,7 +42,7 @@ MAX_BLANK_BYTES = 1000
 
 _NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 _LAST_NAME = "\U0010ffff" * (18 * MAX_NAME_LENGTH + 1)
-"""Longer than any name, and behind the folded text of any name."""
+"""Longer than any name, and after the folded text of any name."""
 
 _PARAMETER = re.compile(r":([a-z][a-z0-9_]*)")
 
@@ -253,25 +253,25 @@ def _sources(dialect: Dialect) -> dict[str, str]:
 
 def _sorted(sort: str, order: str, source: str, dialect: Dialect) -> str:
     stores, where = _sources(dialect)[source], _where(dialect)
-    behind = ">" if order == "ASC" else "<"
+    after = ">" if order == "ASC" else "<"
     if sort == "id":
-        return f"""SELECT id FROM {stores} id {behind} CAST(:place AS bigint) AND {where}
+        return f"""SELECT id FROM {stores} id {after} CAST(:place AS bigint) AND {where}
           ORDER BY id {order} {_LIMIT}"""  # noqa: S608 - constants
     if sort == "name":
         return f"""SELECT id, folded_name FROM {stores} {where} AND version <= CAST(:seq AS bigint)
-            AND (folded_name, id) {behind} (CAST(:place_name AS text), CAST(:place AS bigint))
+            AND (folded_name, id) {after} (CAST(:place_name AS text), CAST(:place AS bigint))
           ORDER BY folded_name {order}, id {order} {_LIMIT}"""  # noqa: S608 - constants
     return f"""SELECT id FROM (
         SELECT id, CASE WHEN version <= CAST(:seq AS bigint) THEN version ELSE (
           SELECT max(seq) FROM changes WHERE store_id = stores.id AND seq <= CAST(:seq AS bigint)
         ) END AS place FROM {stores} {where}) AS dated
-      WHERE place {behind} CAST(:place AS bigint) ORDER BY place {order} {_LIMIT}"""  # noqa: S608 - constants
+      WHERE place {after} CAST(:place AS bigint) ORDER BY place {order} {_LIMIT}"""  # noqa: S608 - constants
 
 
 def _followed(order: str) -> str:
-    behind = ">" if order == "ASC" else "<"
+    after = ">" if order == "ASC" else "<"
     return f"""SELECT store_id FROM changes AS latest
-      WHERE seq <= CAST(:seq AS bigint) AND seq {behind} CAST(:place AS bigint)
+      WHERE seq <= CAST(:seq AS bigint) AND seq {after} CAST(:place AS bigint)
         AND seq > CAST(:changed_after AS bigint)
         AND seq = (SELECT max(later.seq) FROM changes AS later
           WHERE later.store_id = latest.store_id AND later.seq <= CAST(:seq AS bigint))

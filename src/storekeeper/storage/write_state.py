@@ -27,7 +27,7 @@ class WriteState:
     """Writes count as refused from the first refused write until one works. Belongs to the event
     loop.
 
-    `probe` writes PROBE_BYTES to the database and deletes them, behind the writes that wait;
+    `probe` writes PROBE_BYTES to the database and deletes them, after the writes that wait;
     raises Unavailable if that is refused. Back-pressure is not a refusal. `reason` is why writes
     are refused, "" if they are not.
     """

@@ -30,7 +30,7 @@ def thaw(url: str, *, renew: bool) -> bool:
 def _apply(connection: Connection, statements: str, *, when_moved: bool) -> bool:
     version(connection, upgrade=False, moved=True)
     connection.execute(_LOCK_TIMEOUT)
-    connection.execute("LOCK TABLE storekeeper")  # behind another move of the same list
+    connection.execute("LOCK TABLE storekeeper")  # after another move of the same list
     if is_moved(connection) != when_moved:
         return False
     connection.execute(statements.encode())

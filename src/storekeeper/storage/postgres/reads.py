@@ -6,7 +6,6 @@ keeps a transaction or a connection. The past is read in the same way.
 """
 
 import asyncio
-import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from storekeeper.domain import search
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.queries import Moment, Query, State, check_history, check_moment
 from storekeeper.domain.stores import MAX_INTEGER, Store
+from storekeeper.storage import clock
 from storekeeper.storage.collection import Listing
 from storekeeper.storage.kept_ids import LongLists
 from storekeeper.storage.postgres.long_reads import long_read
@@ -195,7 +195,7 @@ class Reader:
         else:
             statement = (b"version", (min(moment.seq or 0, MAX_INTEGER),))
         version, epoch, at, seq, count = single_row(await self._rows(statement))
-        check_moment(moment, version, epoch, max(at, time.time_ns() // 1_000_000))
+        check_moment(moment, version, epoch, max(at, clock.now()))
         return State(count or 0, seq or 0, epoch)
 
     async def _listing(

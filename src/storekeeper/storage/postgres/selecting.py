@@ -95,7 +95,7 @@ class Selecting:
         return state, step
 
     async def _rest(self, ids: Sequence[int], state: State) -> AsyncIterator[bytes]:
-        """Yield the stores that did not fit into the first part, each part behind a comma."""
+        """Yield the stores that did not fit into the first part, each part after a comma."""
         while ids:
             part, count = await self._page(ids, state)
             ids = ids[count:]

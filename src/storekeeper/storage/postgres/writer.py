@@ -65,7 +65,7 @@ STATEMENTS = {
     # waited for the lock gets the row as the previous one left it, not as in the statement's
     # snapshot.
     b"lock": LOCK,
-    # Behind the lock, in the same round trip: a statement sees everything committed before it.
+    # Under the lock, in the same round trip: a statement sees everything committed before it.
     b"replacements": f"""SELECT place, id, version, {_EQUAL}
       FROM {as_table({"place": int, "id": int, **CONTENT})} JOIN stores USING (id)""",
     # Addresses come here only if all of them together have at most $7 bytes.

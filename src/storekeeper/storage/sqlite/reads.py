@@ -225,7 +225,7 @@ class Reader(ReadTransaction):
         return Listing(state.version, state.epoch, first, rest, last, total)
 
     async def _rest(self, ids: Sequence[int], state: State) -> AsyncIterator[bytes]:
-        """Yield the pages of these stores, each behind a comma."""
+        """Yield the pages of these stores, each after a comma."""
         begin = 0
         while begin < len(ids):
             # A fast client must not keep the others waiting until its list ends.
