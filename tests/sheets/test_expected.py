@@ -15,8 +15,9 @@ from storekeeper.api.query import parse_import_query
 from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.intake import Import
 from storekeeper.sheets import BadFile
-from storekeeper.sheets.look import as_query, import_notes, refuse_unsaid
+from storekeeper.sheets.look import as_query, refuse_unsaid
 from storekeeper.sheets.look_types import Look
+from storekeeper.sheets.notes import import_notes
 from storekeeper.sheets.protocol import Layout, layout_of
 from storekeeper.sheets.records import open_sheet
 from storekeeper.sheets.rows import SheetRows

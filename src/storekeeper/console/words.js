@@ -25,6 +25,7 @@ const problems = {
   unknown_store: ({ column, value }) => `No store has the ${column} ${value}`,
   bad_cell: ({ message }) => message,
   unclosed_quote: () => "A quotation mark is not closed",
+  header_again: () => "The row has the names of the columns again",
   taken: ({ message }) => message,
   other_key: ({ message }) => message,
   like_several: ({ message }) => message,

@@ -51,6 +51,9 @@ WORDS: Mapping[Reason, Words] = {
     Reason.UNCLOSED_QUOTE: Words(
         "has a quotation mark that is not closed", "have quotation marks that are not closed"
     ),
+    Reason.HEADER_AGAIN: Words(
+        "has the names of the columns again", "have the names of the columns again"
+    ),
     Reason.TOO_LARGE: Words("has more than 1 MiB", "have more than 1 MiB"),
     Reason.CUT: Words("was cut", "were cut"),
     Reason.TAKEN: Words("belongs to another store", "belong to other stores"),

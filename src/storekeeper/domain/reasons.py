@@ -32,6 +32,8 @@ class Reason(StrEnum):
     BAD_CELL = "bad_cell"
     """A cell has an error, or a formula without a value."""
     UNCLOSED_QUOTE = "unclosed_quote"
+    HEADER_AGAIN = "header_again"
+    """A row has nothing but the names of the columns."""
     TOO_LARGE = "too_large"
     CUT = "cut"
     """The row is imported with the beginning of its name."""

@@ -3,6 +3,11 @@
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 
 
+def text_of(cell: object) -> str:
+    """Return a cell as a text, "" for None."""
+    return "" if cell is None else str(cell)
+
+
 class NoText(str):
     """A list or an object of JSON, as JSON: no field of a store can be that."""
 

@@ -20,7 +20,8 @@ from storekeeper.domain.problems import shown
 from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.headings import ADDRESS_ROLES, role_of
-from storekeeper.sheets.look import import_notes, look_at, refuse_unsaid
+from storekeeper.sheets.look import look_at, refuse_unsaid
+from storekeeper.sheets.notes import import_notes
 from storekeeper.sheets.protocol import (
     AskCells,
     AskLook,

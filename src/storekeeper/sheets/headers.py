@@ -22,6 +22,19 @@ _MIN_HEADINGS = 3
 _IDENTIFIER = re.compile(r"[A-Za-z_]+\d{0,2}[A-Za-z_]*")
 """What programs call a column, such as `line2` or `enseigne1Etablissement`."""
 
+_HINT = re.compile(
+    r"[(\[<]?(required|optional|mandatory|recommended|text|string|number|integer|numeric|date"
+    r"|decimal|yes ?/ ?no|pflicht(feld|angabe)?|freiwillig|zahl|ganzzahl|datum|obligatoire"
+    r"|facultatif|texte|nombre|obligatorio|opcional|texto|n[uú]mero|obbligatorio|facoltativo|testo"
+    r"|verplicht|optioneel|tekst|必須|任意|必填|选填)"
+    r"[ ,:]*[(\[]?(max\.? ?)?(\d{1,4}( characters?| zeichen)?)?[)\]>]?\*?",
+    re.IGNORECASE,
+)
+"""What a form says below a heading about its cells."""
+
+_MIN_NUMBERED = 4
+"""Columns from which on a row 1, 2, 3, 4 numbers them."""
+
 _NUMBER = re.compile(r"[\d\s.,:/()+%€$£-]*\d[\d\s.,:/()+%€$£-]*")
 
 Cells = Sequence[str]
@@ -46,16 +59,53 @@ def find_header(rows: Sequence[Cells]) -> int | None:
     return next((place for place in places if _differs(rows[place], rows[place + 1 :])), None)
 
 
+def hint_rows(rows: Sequence[Cells]) -> int:
+    """Return how many of the rows below a header say what to fill in, or number the columns; the
+    last row is never one."""
+    count = 0
+    while count < len(rows) - 1 and _is_hint(rows[count]):
+        count += 1
+    return count
+
+
+def _is_hint(row: Cells) -> bool:
+    cells = [cell.strip() for cell in row]
+    filled = [cell for cell in cells if cell]
+    if len(cells) >= _MIN_NUMBERED and cells == [str(number + 1) for number in range(len(cells))]:
+        return True
+    return len(filled) > 1 and all(map(_HINT.fullmatch, filled))
+
+
+def is_same_row(header: Cells, row: Cells) -> bool:
+    """Return whether a row has nothing but the names of the columns again, as that on the next
+    page of a report has."""
+    names = [cell.strip() for cell in header]
+    cells = [cell.strip() for cell in row]
+    missing = len(names) - len(cells)
+    return sum(map(bool, names)) > 1 and names == cells + [""] * missing
+
+
 def list_rank(rows: Sequence[Cells]) -> int:
     """Return how much the first rows of a sheet look like a list of stores: 2 if a heading says
     what they are, 1 if they are a table, 0 if they are neither."""
     place = find_header(rows)
     if place is not None and place + 1 < len(rows):
-        roles = {role_of(cell) for cell in rows[place] if is_heading(cell)}
+        below = rows[place + 1 :]
+        roles = {
+            role_of(cell)
+            for at, cell in enumerate(rows[place])
+            if is_heading(cell) and not _are_numbers(below, at)
+        }
         if "name" in roles or {"address", "street"} & roles:
             return 2
     wide = [row for row in rows if sum(map(bool, row)) > 1]
     return int(len(wide) > 1 and 2 * len(wide) > len(rows))
+
+
+def _are_numbers(rows: Sequence[Cells], place: int) -> bool:
+    """Return whether a column has nothing but numbers, such as how many stores a region has."""
+    cells = [row[place] for row in rows if place < len(row) and row[place].strip()]
+    return bool(cells) and all(map(_NUMBER.fullmatch, cells))
 
 
 def _usual_width(rows: Sequence[Cells]) -> int:

@@ -18,6 +18,7 @@ from storekeeper.sheets.look_types import (
     Look,
     SampleRow,
 )
+from storekeeper.sheets.notes import MAX_LAST, look_notes, named
 from storekeeper.sheets.proposals import Proposal, propose
 from storekeeper.sheets.protocol import AskLook, Layout
 from storekeeper.sheets.records import Sheet
@@ -25,16 +26,6 @@ from storekeeper.sheets.roles import Column, File
 from storekeeper.sheets.rows import SheetRows
 from storekeeper.sheets.survey import Survey
 
-_CANNOT_TELL = (
-    "In {kind}, an error of the sheet, a formula without a value and an empty cell look the same,"
-    " and numbers come without their format (17 for 00017): save it as XLSX if that matters"
-)
-_MAX_LISTED = 20
-_MAX_LAST = 5
-_SUMS = {
-    *("total", "totals", "grand total", "subtotal", "sum", "summe", "gesamt", "insgesamt"),
-    *("total general", "totale", "totaal", "razem", "suma", "celkem", "итого", "合計", "合计"),
-}
 _MAX_ENCODINGS = 5
 
 Parameters = Mapping[str, str | list[str]]
@@ -46,7 +37,7 @@ def look_at(sheet: Sheet, asked: AskLook) -> Look:
     rows.check()
     survey = Survey(len(rows.names))
     sample: list[SampleRow] = []
-    last: deque[Record] = deque(maxlen=_MAX_LAST)
+    last: deque[Record] = deque(maxlen=MAX_LAST)
     survey.add(_noted(rows, sample, last))
     columns = _columns(sheet, rows, survey)
     file = File(
@@ -84,7 +75,7 @@ def look_at(sheet: Sheet, asked: AskLook) -> Look:
             if column.name and not use and not _is_made_up(sheet, column)
         ],
         dropped=proposal.dropped,
-        notes=[*_notes(sheet, proposal), *_sums(last)],
+        notes=look_notes(sheet, rows, proposal.dropped, last),
         unsaid=unsaid,
         parameters=parameters,
         command=as_options(parameters),
@@ -141,24 +132,17 @@ def _question(name: str, sheet: Sheet, look: Look) -> str:
             choices = " or ".join(DELIMITERS[each] for each in look.delimiters)
             return f"the cells may have a {choices} between them: say which"
         case "sheet":
-            names = _named([each.name for each in look.sheets if each.is_list])
+            names = named([each.name for each in look.sheets if each.is_list])
             return f"several sheets look like lists ({names}): say which one"
         case "map":
             columns = [each.name for each in look.columns if each.name]
-            listed = f"the columns are {_named(columns)}"
+            listed = f"the columns are {named(columns)}"
             if look.header_row is None and not sheet.has_keys:
-                listed = f"no row names the columns; the first is {_named(look.sample[0].cells)}"
+                listed = f"no row names the columns; the first is {named(look.sample[0].cells)}"
             return f"say which columns are name and address; {listed}"
         case _:
             choices = " or ".join(f'"{each}"' for each in look.match_choices)
             return f"say what tells the stores apart, {choices}, or that all rows are new (add)"
-
-
-def _named(names: Sequence[str]) -> str:
-    """Return a list of names for one line."""
-    listed = ", ".join(shown(name, MAX_BRIEF_LENGTH) for name in names[:_MAX_LISTED])
-    more = len(names) - _MAX_LISTED
-    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _in_each(look: Look) -> str:
@@ -216,44 +200,6 @@ def _shown_columns(file: File, proposal: Proposal, survey: Survey) -> list[Colum
         )
         for place, column in enumerate(file.columns[:MAX_COLUMNS_SHOWN])
     ]
-
-
-def import_notes(sheet: Sheet, rows: SheetRows) -> list[str]:
-    """Return what an import says about its file besides its columns."""
-    notes = _notes_on_kind(sheet)
-    if rows.above:
-        first, last = rows.above[0], rows.above[-1]
-        lines = (
-            f"Lines {first[0]} to {last[0]} are" if len(rows.above) > 1 else f"Line {first[0]} is"
-        )
-        told = _named([text for cell in first[1] if (text := _text(cell).strip())])
-        notes.append(f"{lines} above the names of the columns, so not imported: {told}")
-    return notes
-
-
-def _notes_on_kind(sheet: Sheet) -> list[str]:
-    if sheet.kind in ("xls", "xlsb", "ods"):
-        return [_CANNOT_TELL.format(kind=sheet.kind.upper())]
-    return []
-
-
-def _notes(sheet: Sheet, proposal: Proposal) -> list[str]:
-    notes = _notes_on_kind(sheet)
-    if proposal.dropped:
-        names = ", ".join(f'"{shown(name, MAX_BRIEF_LENGTH)}"' for name in proposal.dropped)
-        notes.append(f"Not used, although it looks like a part of an address: {names}")
-    return notes
-
-
-def _sums(last: Iterable[Record]) -> list[str]:
-    """Return a note for each of the last rows that looks like a sum."""
-    notes = []
-    for line, cells in last:
-        texts = [_text(cell).strip() for cell in cells]
-        if any(text.rstrip(":").casefold() in _SUMS for text in texts):
-            told = _named([text for text in texts if text])
-            notes.append(f"Line {line} looks like a sum, and would be a store: {told}")
-    return notes
 
 
 # The reading as parameters.

@@ -13,7 +13,7 @@ from storekeeper.sheets.look_types import Choice
 from storekeeper.sheets.roles import Column, File, cells_of, roles_of
 
 _MIN_FILLED = 0.9
-"""The share of rows that must have a key."""
+"""The share of rows with a name that must have a key."""
 
 _MAX_REPEATED = 0.25
 """The share of rows whose key may occur again, if it is called like one: these rows are bad."""
@@ -84,7 +84,8 @@ def _rank_of_name(file: File, place: int) -> tuple[bool, bool, bool, int]:
 def _match(file: File, roles: Sequence[str], name: str | None) -> tuple[Choice, list[str]]:
     """Return what tells the store of a row, and what else could."""
     keys = [place for place, role in enumerate(roles) if role in ("key", "id")]
-    good = [place for place in keys if _is_key(file, file.columns[place])]
+    rows = _named_rows(file, name)
+    good = [place for place in keys if _is_key(file.columns[place], rows)]
     choices = [as_match(file.columns[place].name) for place in good]
     is_own = _is_own_export(file)
     ids = [place for place in keys if _plain(file.columns[place].name) == "id"]
@@ -132,9 +133,15 @@ def _why_key(file: File, column: Column) -> str:
     return why
 
 
-def _is_key(file: File, column: Column) -> bool:
-    """Return whether a column tells the rows apart."""
-    if not column.filled or column.distinct is None or column.filled < _MIN_FILLED * file.rows:
+def _named_rows(file: File, name: str | None) -> int:
+    """Return how many rows have a name; a longer table on the right has more rows."""
+    filled = [column.filled for column in file.columns if column.name == name and column.filled]
+    return min([file.rows, *filled])
+
+
+def _is_key(column: Column, rows: int) -> bool:
+    """Return whether a column tells the rows of a table apart, which has this number of them."""
+    if not column.filled or column.distinct is None or column.filled < _MIN_FILLED * rows:
         return False
     return column.filled - column.distinct <= _MAX_REPEATED * column.filled
 

@@ -15,11 +15,10 @@ from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import (
     MAX_CONTENT_BYTES,
     MAX_EXTERNAL_LENGTH,
-    MAX_INTEGER,
     MAX_NAME_LENGTH,
 )
 from storekeeper.sheets import BadFile, Record
-from storekeeper.sheets.cells import BadCell, BrokenRow, NoText
+from storekeeper.sheets.cells import BadCell, BrokenRow, NoText, text_of
 from storekeeper.sheets.columns import (
     MAX_COLUMNS,
     Columns,
@@ -29,7 +28,8 @@ from storekeeper.sheets.columns import (
     unique,
     without_prefix,
 )
-from storekeeper.sheets.headers import MAX_ROWS_ABOVE, find_header
+from storekeeper.sheets.headers import MAX_ROWS_ABOVE, find_header, hint_rows, is_same_row
+from storekeeper.sheets.keys import id_of, why_no_key
 from storekeeper.sheets.protocol import CELL_SIZE, MAX_DESCRIBED, MAX_DESCRIBED_ROW, Layout
 from storekeeper.sheets.records import Sheet
 
@@ -39,12 +39,13 @@ PROBLEM_COLUMN = "problem"
 MAX_SAMPLE_ROWS = 200
 """Rows by which it is decided what a file is."""
 
+_MAX_HINTS = 4
+"""Rows below a header among which hints are looked for."""
+
 _MAX_ESCAPED = 6
 """Bytes of a character in JSON, at most."""
 
 _VERSION = re.compile(VERSION)
-_WHOLE = re.compile(r"^([0-9]+)\.0+\Z")
-"""A whole number, as programs write one that computed it."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -66,7 +67,17 @@ class SheetRows:
         place = _header_place(sheet, self.sample, layout)
         self.header_row = None if place is None else self.sample[place][0]
         self.above = self.sample[: place or 0]
-        self._records = chain(self.sample[0 if place is None else place + 1 :], records)
+        below = self.sample[0 if place is None else place + 1 :]
+        self._header: list[str] = []
+        self.hints: list[Record] = []
+        """The rows below the header that say what to fill in."""
+        if place is not None and not sheet.has_keys:
+            self._header = _texts(self.sample[place][1])
+            self.hints = below[: hint_rows([_texts(cells) for _, cells in below[:_MAX_HINTS]])]
+        self._records = chain(below[len(self.hints) :], records)
+        self.headers_again = 0
+        self.first_header_again = 0
+        """How many rows have the names of the columns again, and the line of the first."""
         self.names = self._names_of(place)
         self._columns: Columns | None = None
         self._layout = layout
@@ -94,13 +105,23 @@ class SheetRows:
         width = max(len(cells) for _, cells in self.sample)
         if place is None:
             return [str(number) for number in range(1, width + 1)]
-        header = [_text(cell) for cell in self.sample[place][1]]
+        header = _texts(self.sample[place][1])
         missing = width - len(header) if self._is_book else 0
         return [*header, *[""] * missing]
 
     def records(self) -> Iterator[Record]:
-        """Yield the rest of the rows, as the file has them."""
-        return self._records
+        """Yield the rest of the rows as the file has them, without headers that occur again."""
+        for line, cells in self._records:
+            if not self._is_header_again(cells):
+                yield line, cells
+                continue
+            self.headers_again += 1
+            self.first_header_again = self.first_header_again or line
+
+    def _is_header_again(self, cells: Sequence[object]) -> bool:
+        if not self._header or not cells or cells[0] != self._header[0]:
+            return False  # as nearly always
+        return is_same_row(self._header, _texts(cells))
 
     def __iter__(self) -> Iterator[SheetRow]:
         self._fields = self.columns.fields
@@ -115,6 +136,9 @@ class SheetRows:
             if type(cells) is BrokenRow:
                 message = "A quotation mark is not closed"
                 yield _bad_row(place, line, Wrong("row", "", Reason.UNCLOSED_QUOTE, message))
+                continue
+            if self._is_header_again(cells):
+                yield _bad_row(place, line, Wrong("row", "", Reason.HEADER_AGAIN))
                 continue
             yield self._row(place, line, cells)
 
@@ -136,8 +160,8 @@ class SheetRows:
             version = None
         key = self._key(cells, name, wrong)
         attach = self._attach(cells, wrong)
-        text = _text(values.get("id", ""))[:MAX_EXTERNAL_LENGTH].replace("\0", "")
-        id = _id(text, []) or text or None
+        text = text_of(values.get("id", ""))[:MAX_EXTERNAL_LENGTH].replace("\0", "")
+        id = id_of(text, []) or text or None
         has_address = int("address" in values)
         if wrong:  # all of it is told at once
             if name == "" and self.match != "name":
@@ -180,13 +204,13 @@ class SheetRows:
         if self.match == "name":
             return self._name_as_key(name, wrong)
         cell = self.columns.key(cells)
-        text = _text(cell).strip()
+        text = text_of(cell).strip()
         if type(cell) is BadCell:
             wrong.append(_bad_cell(self.match or "", cell))
             return None
         if self.match == "id" and not isinstance(cell, NoText):
-            return _id(text, wrong)
-        reason = _why_no_key(cell, text)
+            return id_of(text, wrong)
+        reason = why_no_key(cell, text)
         if reason is None:
             return text
         wrong.append(Wrong(self.match or "", text, reason))
@@ -208,12 +232,12 @@ class SheetRows:
         if self.columns.attach is None:
             return None
         cell = self.columns.attach(cells)
-        text = _text(cell).strip()
+        text = text_of(cell).strip()
         column = self.columns.attached or ""
         if type(cell) is BadCell:
             wrong.append(_bad_cell(column, cell))
             return None
-        if text and (reason := _why_no_key(cell, text)):
+        if text and (reason := why_no_key(cell, text)):
             wrong.append(Wrong(column, text, reason))
             return None
         return text or None
@@ -257,27 +281,6 @@ class SheetRows:
                 reject = next(left, None)
 
 
-def _id(text: str, wrong: list[Wrong]) -> str | None:
-    """Return the id that a text is, None for a blank one or what is not one."""
-    whole = _WHOLE.sub(r"\1", text) if "." in text else text
-    if whole.isascii() and whole.isdigit() and len(whole) < 20 and int(whole) <= MAX_INTEGER:
-        return str(int(whole))
-    if text:
-        wrong.append(Wrong("id", text, Reason.UNKNOWN_STORE))
-    return None
-
-
-def _why_no_key(cell: object, text: str) -> Reason | None:
-    """Return why a cell is not a key of an outside system, None if it is one."""
-    if isinstance(cell, NoText):
-        return Reason.NOT_TEXT
-    if not text:
-        return Reason.REQUIRED
-    if "\0" in text:
-        return Reason.HAS_NULLS
-    return Reason.TOO_LONG if len(text) > MAX_EXTERNAL_LENGTH else None
-
-
 def _bad_row(place: int, line: int, wrong: Wrong) -> SheetRow:
     return SheetRow(place, line, None, None, encode_wrong([wrong]), 0, None, None)
 
@@ -304,7 +307,7 @@ def _header_place(sheet: Sheet, sample: Sequence[Record], layout: Layout) -> int
             if line >= layout.header_row:
                 return place
         raise BadFile(f"the file has no row {layout.header_row}", "header-row")
-    texts = [[_text(cell) for cell in cells] for _, cells in sample]
+    texts = [_texts(cells) for _, cells in sample]
     named = named_columns(layout.map, layout.match)
     for place, cells in enumerate(texts[:MAX_ROWS_ABOVE] if named else ()):
         names = unique([cell.strip() for cell in cells])
@@ -327,7 +330,7 @@ def _shown_row(names: Sequence[str], cells: Sequence[object], room: int) -> dict
     """Return the cells by their columns, cut where `room` characters are used up."""
     row: dict[str, str] = {}
     for name, cell in zip(names, cells, strict=False):
-        row[name] = shown(_text(cell))
+        row[name] = shown(text_of(cell))
         room -= len(name) + len(row[name]) + CELL_SIZE
         if room <= 0:
             break
@@ -340,5 +343,5 @@ def _csv_line(cells: Sequence[object]) -> bytes:
     return text.getvalue().encode()
 
 
-def _text(cell: object) -> str:
-    return "" if cell is None else str(cell)
+def _texts(cells: Sequence[object]) -> list[str]:
+    return [text_of(cell) for cell in cells]

@@ -43,8 +43,9 @@ class Workbook:
         with _blaming(self._errors):
             sheet = self._book.get_sheet_by_name(name)
             for number, cells in enumerate(sheet.iter_rows(), 1):
-                if any(cell != "" for cell in cells):
-                    yield number, [_text(cell) for cell in cells]
+                texts = [_text(cell) for cell in cells]
+                if any(map(str.strip, texts)):
+                    yield number, list[object](texts)
 
 
 @contextmanager

@@ -119,7 +119,7 @@ class SheetReader:
                 self._cells.append(cell)
         elif local == "rPh":
             self._is_reading = False
-        elif local == "row" and self._cells:
+        elif local == "row" and any(map(_has_content, self._cells)):
             self._rows.append((self._number, self._cells))
 
     def _cell(self, value: str) -> str:
@@ -140,6 +140,10 @@ class SheetReader:
         show = self._shows[style] if style < len(self._shows) else general
         number = float(value)
         return show(number) if isfinite(number) else value
+
+
+def _has_content(cell: object) -> bool:
+    return type(cell) is BadCell or str(cell).strip() != ""
 
 
 @lru_cache(1000)
