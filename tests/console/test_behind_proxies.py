@@ -131,7 +131,7 @@ def test_a_list_an_export_and_an_import_know_a_login_page(meddling: Meddling) ->
     page.page.on("download", note)
     page.button("CSV").click()
     page.sees(SIGN_IN)
-    page.page.get_by_role("link", name="Import").click()
+    page.page.get_by_role("link", name="Import", exact=True).click()
     page.page.get_by_label("Or paste rows").fill("name\nA\n")
     page.button("Show what would happen").click()
     page.sees(SIGN_IN)
