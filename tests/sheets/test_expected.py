@@ -346,7 +346,11 @@ FOREIGN = {
     "cp949": ("강남점 서울시", "cp949"),
     "big5": ("台北店 忠孝東路", "big5"),
     "cp1254": ("Şişli Mağazası, İstanbul", "cp1254"),
-    "cp1255": ("סופר תל אביב", ""),
+    "cp1255": ("סופר תל אביב", "cp1255"),
+    "koi8-r": ("Пятёрочка, ул. Ленина, Москва", "koi8-r"),
+    "iso8859-2": ("Żabka, ul. Świętokrzyska, Łódź", "iso8859-2"),
+    "cp437": ("Café Ménil, Orléans", "cp850"),  # which reads it equally
+    "cp850": ("Bäckerei Größe, Köln", "cp850"),
     "cp1252": ("Bäckerei Größe", "cp1252"),
 }
 

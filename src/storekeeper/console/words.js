@@ -63,6 +63,11 @@ const encodings = {
   gb18030: "Chinese",
   big5: "Traditional Chinese",
   "euc-kr": "Korean",
+  cp874: "Thai",
+  cp932: "Japanese",
+  cp949: "Korean",
+  euc_jp: "Japanese, Unix",
+  "iso8859-2": "Central Europe, Unix",
 };
 
 export const words = {

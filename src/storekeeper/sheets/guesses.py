@@ -16,11 +16,12 @@ _MAX_LINE_BYTES = 64 * 1024
 _MAX_EXAMPLES = 20
 
 _CANDIDATES = (
-    *("cp1252", "cp1250", "cp1254", "cp1257", "mac-roman", "cp1251", "koi8-r", "cp1253"),
-    *("cp1255", "cp1256", "cp1258", "cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
-    *("cp850", "cp852", "cp866", "cp437"),
+    *("cp1252", "cp1250", "cp1254", "cp1257", "mac-roman", "cp1255", "cp1251", "koi8-r"),
+    *("cp1253", "cp1256", "cp1258", "cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
+    *("iso8859-2", "cp850", "cp852", "cp866", "cp437"),
 )
-"""In their order if they can be read equally well: the first is the most frequent."""
+"""In their order if they can be read equally well: the first is the most frequent. Hebrew stands
+before Cyrillic, because its letters are also Cyrillic ones, but not the other way round."""
 
 _ALPHABETS = (
     *(
@@ -39,6 +40,10 @@ _ALPHABETS = (
 _ICELANDIC = "áéíóúýþæöð"
 _VOWELS = set("аеёиоуыэюяіїєαειηουωάέήίόύώϊ")
 _PUNCTUATION = set("\u00a0“”„‘’‚–—…€£°§®™·«»½²´º‐•、。「」・ー（）－，：　々")
+_MISPLACED = re.compile("(?<=[^\\W\\d_])([‚„]|[“”»«°€£§®™½‰•](?=[^\\W\\d_]))")
+"""Punctuation within a word, or at its end, that no person writes there: it is a letter in another
+encoding."""
+
 _COMMON = (
     "店市区町村県都府道丁目番地大中小山田川東西南北京阪神本駅前通ビル号路街省县镇门国上海广"
     "州處處理理店場號縣樓臺灣鎮路街段巷弄門점시구동로길서울부산매장역대한본"
@@ -91,12 +96,13 @@ def _foreign_letters(line: str) -> int:
 def _readability(text: str, encoding: str) -> float:
     """Return how much of a text is what people write, 1 at most."""
     foreign = [each for each in text if each > "\x7f" and each not in _PUNCTUATION]
-    if not foreign:
+    misplaced = len(_MISPLACED.findall(text))
+    if not foreign and not misplaced:
         return 1.0
     letters = [each for each in foreign if each.isalpha()]
-    odd = len(foreign) - len(letters)
+    odd = len(foreign) - len(letters) + misplaced
     broken = sum(map(_is_broken, _WORD.findall(text)))
-    return (_known(letters, encoding) - odd - broken) / len(foreign)
+    return (_known(letters, encoding) - odd - broken) / (len(foreign) + misplaced)
 
 
 def _known(letters: list[str], encoding: str) -> float:
