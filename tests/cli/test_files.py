@@ -267,7 +267,7 @@ def test_an_export_is_never_more_readable_than_the_file_that_it_replaces_and_kee
         os.chown(file, owner, -1)
     seen: list[int] = []
 
-    def write(*arguments: Any) -> exports.Exported:
+    def write(*arguments: Any) -> exports.Written:
         seen.extend(
             stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path != file
         )

@@ -17,7 +17,7 @@ from storekeeper.domain.intake import Import, OnConflict
 from storekeeper.domain.parameters import FLAG, Parameter, one_of, parse_ids, read
 from storekeeper.domain.queries import AT, Moment, Query
 from storekeeper.domain.reasons import Reason, Violation
-from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, MAX_NAME_LENGTH
+from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH, MAX_INTEGER, NO_NAME
 from storekeeper.domain.undo import Undo
 from storekeeper.sheets import BadFile
 from storekeeper.sheets.columns import check_match, parse_column, parse_maps
@@ -27,9 +27,6 @@ from storekeeper.sheets.export import PARAMETERS, Export, options_of
 
 MAX_LIMIT = 1000
 """Stores of one page (decision 38), or changes."""
-
-_NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
-"""Longer than any name, for bytes that are not UTF-8: no store has such a name (decision 19)."""
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 _URI = "!$%&'()*+,-./:;=?@_~[]"
@@ -158,7 +155,7 @@ def _parse_name(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return _NO_NAME
+        return NO_NAME  # no store has a name that is not UTF-8 (decision 19)
 
 
 def _parse_past_cursor(value: bytes) -> Cursor | None:

@@ -2,9 +2,10 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 from msgspec.structs import replace
@@ -21,6 +22,9 @@ from storekeeper.cli.terminal import (
 from storekeeper.domain.errors import CannotStart, EpochEnded, InvalidInput
 from storekeeper.settings import Settings, option
 from storekeeper.storage import atomicfile
+
+if TYPE_CHECKING:
+    from storekeeper.sheets.export import Written
 
 
 @with_settings("database")
@@ -68,28 +72,12 @@ def export(  # noqa: PLR0913 - each is an option
     later import finds out what has changed meanwhile. An existing file, perhaps with edits, is
     overwritten only with --force. The service may be running.
     """
-    from storekeeper.sheets import export as exports
-    from storekeeper.storage import databases
-
-    database = databases.database(settings.database)
-    to_output = is_standard_output(file)
-    if json and to_output:
+    if json and is_standard_output(file):
         raise CannotStart("--json: name a file, because standard output gets the stores")
     wanted = {"q": [q], "at": [at], "with": with_ or [], "format": [format or _format(file)]}
     given = {name: list(map(os.fsencode, values)) for name, values in wanted.items()}
     try:
-        output_file = Path("/dev/stdout") if file == STANDARD_STREAM else file
-        if databases.is_database_file(settings.database, output_file):
-            raise CannotStart(f"{file} is the database itself, or its log: name another file")
-        options = exports.options_of(given)
-        if _is_kept(file) and not force:
-            raise CannotStart(f"{file} exists: name another file, or overwrite it with --force")
-        with (
-            databases.open_existing(settings.database).snapshot() as snapshot,
-            progress("Exporting") as show,
-            _output(file, overwrite=force) as output,
-        ):
-            done = exports.write(snapshot, replace(options, excel=excel), output.buffer, show)
+        written = _export(settings.database, file, given, excel=excel, force=force)
     except InvalidInput as error:
         raise CannotStart(error.told(option)) from None
     except EpochEnded as error:
@@ -99,15 +87,42 @@ def export(  # noqa: PLR0913 - each is an option
     except OSError as error:
         name = "standard output" if file == STANDARD_STREAM else file
         raise CannotStart(f"cannot write {name}: {error.strerror}") from None
-    said = f"{counted(done.stores, 'store')} exported from {database.name}"
-    if to_output:
+    _tell(settings.database, file, written, json=json)
+
+
+def _export(
+    url: str, file: Path, given: Mapping[str, list[bytes]], *, excel: bool, force: bool
+) -> "Written":
+    """Write the file; return what it has. Raises CannotStart, InvalidInput, EpochEnded, OSError."""
+    from storekeeper.sheets import export as exports
+    from storekeeper.storage import databases
+
+    output_file = Path("/dev/stdout") if file == STANDARD_STREAM else file
+    if databases.is_database_file(url, output_file):
+        raise CannotStart(f"{file} is the database itself, or its log: name another file")
+    options = replace(exports.options_of(given), excel=excel)
+    if _is_kept(file) and not force:
+        raise CannotStart(f"{file} exists: name another file, or overwrite it with --force")
+    with (
+        databases.open_existing(url).snapshot() as snapshot,
+        progress("Exporting") as show,
+        _output(file, overwrite=force) as output,
+    ):
+        return exports.write(snapshot, options, output.buffer, show)
+
+
+def _tell(url: str, file: Path, written: "Written", *, json: bool) -> None:
+    from storekeeper.storage import databases
+
+    name = databases.database(url).name
+    said = f"{counted(written.stores, 'store')} exported from {name}"
+    if is_standard_output(file):
         print_line(said)
     else:
-        exported = Exported(database.name, str(file), done.stores, done.formulas)
-        report(exported, said, json=json)
-    if done.formulas:
+        report(Exported(name, str(file), written.stores, written.formulas), said, json=json)
+    if written.formulas:
         print_line(
-            f"{counted(done.formulas, 'cell')} with a sign in front (=, +, -, @ or a tab) that a"
+            f"{counted(written.formulas, 'cell')} with a sign in front (=, +, -, @ or a tab) that a"
             " spreadsheet may take for a formula: use .xlsx for people"
         )
 

@@ -11,6 +11,9 @@ from storekeeper.domain.reasons import Reason, Violation
 MAX_NAME_LENGTH = 30
 """Characters of a name: Unicode code points (decision 7)."""
 
+# Longer than the name of any store.
+NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
+
 MAX_CONTENT_BYTES = 2**20
 """Bytes of a store's name and address as JSON: of the body of a POST, and of a row of a file."""
 

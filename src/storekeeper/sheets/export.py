@@ -95,7 +95,7 @@ def options_of(sent: Mapping[str, Sequence[bytes]]) -> Export:
     return Export(**{_ATTRIBUTES.get(name, name): value for name, value in found.items()})
 
 
-class Exported(NamedTuple):
+class Written(NamedTuple):
     """What was written: how many stores, their version and epoch, and how many cells of CSV begin
     as formulas do."""
 
@@ -107,7 +107,7 @@ class Exported(NamedTuple):
 
 def write(
     snapshot: Snapshot, options: Export, file: IO[bytes], progress: Callable[[int], None]
-) -> Exported:
+) -> Written:
     """Write an export; `progress` gets the number of each row that was read. Raises InvalidInput,
     EpochEnded, Unavailable."""
     from storekeeper.sheets import writing  # noqa: PLC0415 - a start of the service needs no csv and no zipfile
@@ -133,7 +133,7 @@ def write(
         closing(rows()) as shown,
     ):
         writing.write(file, options.format, columns, shown, excel=options.excel, bom=options.bom)
-    return Exported(count, version, epoch, formulas)
+    return Written(count, version, epoch, formulas)
 
 
 def _version_at(snapshot: Snapshot, at: Moment, version: int, epoch: str) -> int:

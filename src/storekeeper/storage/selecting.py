@@ -26,7 +26,7 @@ from storekeeper.domain.selection import (
     Selection,
     duplicates,
 )
-from storekeeper.domain.stores import MAX_INTEGER, MAX_NAME_LENGTH
+from storekeeper.domain.stores import MAX_INTEGER, MAX_NAME_LENGTH, NO_NAME
 from storekeeper.storage.collection import Rows
 
 TOO_LONG = "The list takes too long: narrow it"
@@ -40,7 +40,6 @@ MAX_CHANGES_EACH = 10
 MAX_BLANK_BYTES = 1000
 """Bytes of an address up to which it is read to see whether it is blank."""
 
-_NO_NAME = "?" * (MAX_NAME_LENGTH + 1)
 _LAST_NAME = "\U0010ffff" * (18 * MAX_NAME_LENGTH + 1)
 """Longer than any name, and after the folded text of any name."""
 
@@ -230,7 +229,7 @@ def _filters(query: Query) -> dict[str, str | int]:
         named |= {f"word{place}": word for place, word in enumerate(query.search.words)}
         named |= {"text": query.search.text, "number": query.search.id}
     if query.name is not None and "\0" in query.name:
-        named["name"] = _NO_NAME  # libpq takes no U+0000, and no name has one
+        named["name"] = NO_NAME  # libpq takes no U+0000, and no name has one
     return named
 
 

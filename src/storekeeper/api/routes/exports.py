@@ -27,7 +27,7 @@ from storekeeper.http.request import Request
 from storekeeper.http.response import NO_CACHE, Deferred, Fields, Response, StreamAborted
 from storekeeper.sheets import TYPES
 from storekeeper.sheets import export as exports
-from storekeeper.sheets.export import Export, Exported
+from storekeeper.sheets.export import Export, Written
 from storekeeper.storage.collection import Collection, Snapshot, completed
 
 MAX_WRITTEN = 4
@@ -142,9 +142,7 @@ class Exports:
         listing = await completed(self._collection.list(Query(at=options.at, limit=1)))
         return tag(listing.version, listing.epoch)
 
-    async def _write(
-        self, options: Export, interruption: Interruption
-    ) -> tuple[Download, Exported]:
+    async def _write(self, options: Export, interruption: Interruption) -> tuple[Download, Written]:
         """Write an export to a file, which is gone if that fails. Raises Unavailable."""
         try:
             with _new_spool() as spool:
@@ -171,13 +169,13 @@ def _new_spool() -> Iterator[Spool]:
         raise
 
 
-def _write(options: Export, spool: Spool, snapshot: Snapshot) -> Exported:
+def _write(options: Export, spool: Spool, snapshot: Snapshot) -> Written:
     written = exports.write(snapshot, options, spool, within(WRITE_TIMEOUT, TOO_SLOW))
     spool.flush()
     return written
 
 
-def _headers(options: Export, written: Exported) -> bytes:
+def _headers(options: Export, written: Written) -> bytes:
     name = file_name(options, datetime.now(UTC))
     fields = f"content-type: {TYPES[options.format]}\r\ncontent-disposition: {name}\r\n"
     if written.formulas:
