@@ -233,10 +233,14 @@ def test_import(shop: Running, open_console: Open) -> None:
         rejected = list(csv.reader(file))
     assert [row[0] for row in rejected] == ["Store Number", "S-90", "S-91"]
     assert rejected[1][-1] == "33 characters, at most 30"
+    page.button("Without City").click()
+    page.sees("Not used, although it looks like a part of an address: City")
+    page.page.locator("#add-column").select_option("City")
+    expect(page.page.get_by_text("looks like a part of an address")).to_have_count(0)
     page.button("Import the other 12").click()
     page.page.get_by_role("dialog").get_by_role("button", name="Create 12").click()
     page.sees("12 stores created, 0 changed")
-    assert store_of(shop, stores_of(shop)[-1]["id"]) == ("Branch 11", "11 High Street, YO1 York")
+    assert store_of(shop, stores_of(shop)[-1]["id"]) == ("Branch 11", "11 High Street, YO1, York")
     put(shop, HARBOUR + 9, "Nine")
     page.page.get_by_role("link", name="Changes 1", exact=True).wait_for()  # one's own are not new
 
