@@ -46,7 +46,7 @@ def test_conflicts_are_decided_row_by_row_and_the_import_is_undone(
     page.sees("1 store became what it was")
     names = ["Of the list 0", "Of the list 1", "Changed since", "Of the list 3"]
     assert [store_of(shop, id)[0] for id in ids] == names
-    page.button("Undo").click()
+    page.button("Redo").click()
     page.sees("1 store became what it was")
     assert store_of(shop, ids[1])[0] == "Of the sheet 1"
     page.page.get_by_role("link", name="Changes", exact=False).first.click()
@@ -98,9 +98,13 @@ def test_stores_that_are_there_get_their_numbers_by_one_tick(
     choose(page, "Nr,Name,Address\n901,adopted 0,0 quay road\n902,Adopted 1,1 Quay Road\n")
     page.page.get_by_label("How we recognise a store").select_option("Nr")
     page.button("Create 2 stores").wait_for()
-    page.page.get_by_label("Give these numbers to the stores of the list").check()
+    page.page.get_by_label("have the same name and address (2 rows)").check()
     page.button("Change 2 stores").click()
     page.sees("0 stores created, 2 changed")
     assert [store_of(shop, id)[0] for id in ids] == ["Adopted 0", "Adopted 1"]
     assert [store["id"] for store in shop.request("GET", "/api/stores?q=902").json] == [ids[1]]
     assert len([store for store in stores_of(shop) if store["name"].startswith("Adopted")]) == 2
+    choose(page, "Nr,Name,Address\n903,Not there yet,3 Quay Road\n")
+    page.page.get_by_label("How we recognise a store").select_option("Nr")
+    page.button("Create 1 store").wait_for()
+    expect(page.page.get_by_label("Give these numbers")).to_have_count(0)

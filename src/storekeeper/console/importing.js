@@ -11,6 +11,7 @@ import { number, words } from "./words.js";
 
 const MAX_SIZE = 64 * 2 ** 20;
 const SHOWN_PROGRESS = 2 ** 20; // bytes of a file whose upload takes long enough to be watched
+const DRY_RUN = { "dry-run": "true", "skip-bad": "true", "on-conflict": "skip" };
 const ACCEPTED = ".csv,.tsv,.txt,.xlsx,.xls,.ods,.json,.jsonl,.ndjson";
 
 export class Importing {
@@ -180,20 +181,27 @@ export class Importing {
     if (!reading.isDecided) return this.draw(null, note || words.import.undecided);
     this.mark(true);
     const parameters = reading.parameters;
-    const { status, data } = await this.question({
-      ...parameters,
-      "dry-run": "true",
-      "skip-bad": "true",
-      "on-conflict": "skip",
-    });
+    const { status, data } = await this.question({ ...parameters, ...DRY_RUN });
+    if (!isLatest()) return;
+    const known = status === 200 ? await this.known(data, parameters) : 0;
     if (!isLatest()) return;
     this.mark(false);
     if (status !== 200) return this.draw(null, data.message);
-    this.shown = { report: data, parameters };
+    this.shown = { report: data, parameters, known };
     const preview = new Preview(data, reading, () =>
       this.node.querySelector(".sticky").replaceWith(this.footer(preview)),
     );
     this.draw(preview, note);
+  }
+
+  /** How many of the rows of new stores are stores that the list has, without their number. */
+  async known(report, parameters) {
+    const { reading } = this;
+    if (!reading.isByKey) return 0;
+    if (reading.adopt) return report.adopted;
+    if (!report.created || !(report.missing + report.replaced + report.unchanged)) return 0;
+    const { status, data } = await this.question({ ...parameters, adopt: "true", ...DRY_RUN });
+    return status === 200 ? report.created - data.created : 0;
   }
 
   draw(preview, note) {
@@ -254,11 +262,11 @@ export class Importing {
     const long = preview.report.problems.filter(
       ({ column, reason }) => column === "name" && ["too_long", "cut"].includes(reason),
     );
-    const canAdopt =
-      reading.isByKey && "adopted" in preview.report && (preview.report.created || reading.adopt);
+    const { known } = this.shown;
+    const canAdopt = reading.isByKey && (known || reading.adopt);
     return [
       long.length || reading.cutNames ? this.option("cutNames", words.import.shorten) : null,
-      canAdopt ? this.option("adopt", words.import.adopt) : null,
+      canAdopt ? this.option("adopt", words.import.adopt(known)) : null,
     ].filter(Boolean);
   }
 
@@ -345,10 +353,12 @@ export class Importing {
     const { status, data } = await undoImport(from, to);
     if (!isLatest()) return;
     if (status !== 200) return this.done(words.notices.failed, data.message, { from, to });
-    this.done(words.import.undone(data.undone), data.kept ? words.import.stays(data) : "", data);
+    unseen.imported(data.version, data.undone);
+    const stays = data.kept ? words.import.stays(data) : "";
+    this.done(words.import.undone(data.undone), stays, data, words.undo.redo);
   }
 
-  done(title, text, range) {
+  done(title, text, range, undo = words.undo.undo) {
     this.node.replaceChildren(
       h(
         "div",
@@ -359,7 +369,7 @@ export class Importing {
         h(
           "div",
           { class: "actions" },
-          range.from ? button(words.undo.undo, () => this.undo(range)) : null,
+          range.from ? button(undo, () => this.undo(range)) : null,
           h("a", { class: "button primary", href: "./" }, words.import.list),
           h("a", { class: "button", href: "?view=changes" }, words.recent.title),
           button(words.import.another, () => this.begin()),

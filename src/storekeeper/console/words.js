@@ -12,7 +12,7 @@ const stores = (count) => plural(count, "store", "stores");
 /** What is said about a row that is not imported, by the reason that its problem has. */
 const problems = {
   ambiguous: ({ column, value }) => `Several stores have the ${column} ${value}`,
-  conflict: () => "Another person changed this store after the file was exported",
+  conflict: () => "Another person changed this store meanwhile",
   cut: ({ message }) => message,
   has_nulls: ({ column }) => `The ${column} has a character that cannot be stored`,
   not_text: ({ column }) => `The ${column} is not a text`,
@@ -326,6 +326,7 @@ export const words = {
   undo: {
     saved: (id) => `Store ${id} was saved.`,
     undo: "Undo",
+    redo: "Redo",
     changedSince: (id) => `Store ${id} has been changed since, so there is nothing to undo.`,
     draft: (id) => `Store ${id} has text that is not saved yet. Save or discard it first.`,
   },
@@ -410,9 +411,9 @@ export const words = {
       return `by your own “${match.replace(/^key:/, "")}”`;
     },
     add: "not at all: all rows are new stores",
-    adopt:
-      "Give these numbers to the stores of the list that have the same name and address, " +
-      "instead of creating them again",
+    adopt: (count) =>
+      "Give these numbers to the stores of the list that have the same name and address " +
+      `(${plural(count, "row", "rows")}), instead of creating them again`,
     undoing: "Undoing the import…",
     undone: (count) => `${stores(count)} became what ${count === 1 ? "it was" : "they were"}`,
     stays: ({ kept, created }) =>
@@ -425,7 +426,7 @@ export const words = {
     filter: "Show only",
     kinds: {
       bad: "not valid",
-      conflicts: "changed here after your export",
+      conflicts: "changed here and in your sheet",
       created: "new",
       replaced: "changed",
       unchanged: "unchanged",
