@@ -91,6 +91,16 @@ def test_no_module_is_long() -> None:
     assert [path for path in MODULES if len(path.read_text().splitlines()) > MAX_LINES] == []
 
 
+def test_the_map_has_every_module_of_the_rooms_that_it_lists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = ("api", "domain", "http", "process", "sheets", "storage")
+    paths = [path for room in rooms for path in (SOURCE / room).rglob("*.py")]
+    paths += (SOURCE / "console").glob("*.js")
+    modules = sorted(path.name for path in paths if path.name != "__init__.py")
+    assert len(modules) > 100
+    assert [name for name in modules if f"`{name}`" not in page and f"/{name}`" not in page] == []
+
+
 def test_no_line_of_the_console_is_long() -> None:
     """Ruff looks only at Python; `.editorconfig` tells editors and formatters."""
     scripts = sorted((SOURCE / "console").glob("*.js"))

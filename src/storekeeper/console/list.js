@@ -4,9 +4,9 @@
 import { cursorOf, feed, isNewer, MAX_PAGE, nextOf, part, request } from "./api.js";
 import { button, debounce, h, icon, say } from "./dom.js";
 import { Filters, queryOf } from "./filters.js";
-import { cut, fold, marked, wordsOf } from "./format.js";
-import { recall } from "./keep.js";
+import { fold, wordsOf } from "./format.js";
 import { Keys } from "./keys.js";
+import { nothingFound, nothingYet, storeRow } from "./listed.js";
 import { MAX_QUERY } from "./limits.js";
 import { notify } from "./notice.js";
 import { go, href, place } from "./route.js";
@@ -17,7 +17,6 @@ import { words } from "./words.js";
 
 const FIRST = 50; // stores of the first page, then of the others
 const PAGE = 200;
-const MAX_SHOWN = 200;
 const SEARCHING = 400; // milliseconds after which the rows of an earlier search are no longer shown
 
 export class List {
@@ -262,7 +261,7 @@ export class List {
     this.node.classList.toggle("bare", !count && !isPart);
     this.node.classList.toggle("filtered", this.isFiltered);
     this.empty.hidden = count > 0;
-    if (!count) this.empty.replaceChildren(...(isPart ? this.nothingFound() : this.nothingYet()));
+    if (!count) this.empty.replaceChildren(...(isPart ? this.nothingFound() : nothingYet()));
     this.select(place().store);
   }
 
@@ -275,28 +274,11 @@ export class List {
   }
 
   nothingFound() {
-    const clear = button(words.list.clear, () => {
+    return nothingFound(this.q, () => {
       this.field.value = "";
       go({ q: "", bare: false, twins: false, since: "" });
       this.field.focus();
     });
-    if (!this.q) return [h("h2", {}, words.list.nothingFits), clear];
-    return [h("h2", {}, words.list.nothing(this.q)), h("p", {}, words.list.nothingWhy), clear];
-  }
-
-  nothingYet() {
-    return [
-      icon("shop"),
-      h("h2", {}, words.list.empty),
-      h("p", {}, words.list.emptyWhy),
-      h(
-        "div",
-        { class: "actions" },
-        h("a", { class: "button primary", href: "?store=new" }, words.list.first),
-        h("a", { class: "button", href: "?view=import" }, words.list.firstImport),
-      ),
-      h("p", { class: "hint" }, words.list.emptyDemo),
-    ];
   }
 
   /** Show a store in its row; `version` is an entity tag that it is at least as new as. */
@@ -311,39 +293,16 @@ export class List {
   }
 
   /** Make the row of a store. */
-  draw({ store, mark: tag }) {
-    const mark = (text) => marked(text, this.needles);
-    const draft = recall(`draft:${store.id}`)
-      ? h("span", { class: "tag warn" }, words.store.unsaved)
-      : null;
-    const address = cut(store.address ?? "", MAX_SHOWN);
-    const isSelected = String(store.id) === place().store;
-    const row = h(
-      "tr",
-      {
-        "data-id": String(store.id),
-        class: tag ? "fresh" : undefined,
-        "aria-current": isSelected && "true",
-      },
-      h("td", { class: "num" }, this.ticks.box(store.id), String(store.id)),
-      h("td", { class: "key", translate: "no" }, this.keysOf(store.id)),
-      h(
-        "td",
-        { class: "name" },
-        h(
-          "a",
-          { href: href({ ...this.wanted, store: store.id }), dir: "auto", translate: "no" },
-          mark(store.name) || "—",
-        ),
-        draft,
-        tag ? h("span", { class: "tag ok" }, tag) : null,
-      ),
-      h(
-        "td",
-        { class: "address", dir: "auto", translate: "no", title: address.length > 40 && address },
-        mark(address),
-      ),
-    );
+  draw({ store, mark }) {
+    const { id } = store;
+    const isSelected = String(id) === place().store;
+    const row = storeRow(store, mark, {
+      isSelected,
+      needles: this.needles,
+      link: href({ ...this.wanted, store: id }),
+      tick: this.ticks.box(id),
+      keys: this.keysOf(id),
+    });
     if (isSelected) this.selected = row;
     return row;
   }

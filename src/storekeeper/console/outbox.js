@@ -90,16 +90,9 @@ async function run(target) {
 
 /** Send a pending write once; return whether that settled it. */
 async function isSettled(target, tries) {
-  let write = pending(target);
-  if (write.mark !== tokenMark() || Date.now() - write.at > MAX_AGE) {
-    // The key belongs to another token, or is forgotten: only what was certainly not done may be
-    // sent again unasked.
-    if (target === "new" && (write.unknown || write.sending) && !(await decided(target, write))) {
-      return true;
-    }
-    write = { ...write, key: newKey(), mark: tokenMark(), at: Date.now(), unknown: false };
-  }
-  write = { ...write, unknown: write.unknown || Boolean(write.sending), sending: true };
+  const valid = await withValidKey(target, pending(target));
+  if (!valid) return true;
+  const write = { ...valid, unknown: valid.unknown || Boolean(valid.sending), sending: true };
   keep(`pending:${target}`, write);
   tell(target, tries || write.unknown ? "repeating" : "saving", write);
   const response = await attempt(target, write);
@@ -112,6 +105,23 @@ async function isSettled(target, tries) {
     await pause(tries);
     return false;
   }
+  return isOver(target, write, response);
+}
+
+/**
+ * Return a write with a key that counts: another one if its own belongs to another token, or is
+ * forgotten. Only what was certainly not done is sent again unasked; null if it is not.
+ */
+async function withValidKey(target, write) {
+  const isValid = write.mark === tokenMark() && Date.now() - write.at <= MAX_AGE;
+  if (isValid) return write;
+  const isInDoubt = target === "new" && (write.unknown || write.sending);
+  if (isInDoubt && !(await decided(target, write))) return null;
+  return { ...write, key: newKey(), mark: tokenMark(), at: Date.now(), unknown: false };
+}
+
+/** Do what the service's response to a write asks for; return whether the write is over. */
+async function isOver(target, write, response) {
   const lacks = lack(response.status, "PATCH");
   if (lacks && write.mark !== tokenMark()) return false; // another token came meanwhile
   if (lacks) {
