@@ -28,6 +28,18 @@ class BadCell(str):
         return "is a formula without a value: open and save the file in a spreadsheet"
 
 
+class MergedCell(str):
+    """What the cell above shows, with which this one is merged: a part of an address, but never
+    the name or the key of one more store."""
+
+    __slots__ = ()
+
+    @property
+    def why(self) -> str:
+        """What is wrong with it as a name or a key, after the name of its column."""
+        return "is merged with the cell above: unmerge it, and write it in each row that is a store"
+
+
 class BrokenRow(list[object]):
     """The cells of a line whose quotation mark is not closed."""
 

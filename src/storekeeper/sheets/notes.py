@@ -14,6 +14,11 @@ _CANNOT_TELL = (
     " and numbers come without their format (17 for 00017): save it as XLSX if that matters"
 )
 
+_MERGED = (
+    "In {kind}, cells that are merged downwards have their text only in the first row: save it as"
+    " XLSX if there are any"
+)
+
 MAX_LAST = 5
 """The last rows of a file, among which sums are looked for."""
 
@@ -61,9 +66,12 @@ def look_notes(
 
 
 def _notes_on_kind(sheet: Sheet) -> list[str]:
+    notes = []
     if sheet.kind in ("xls", "xlsb", "ods"):
-        return [_CANNOT_TELL.format(kind=sheet.kind.upper())]
-    return []
+        notes.append(_CANNOT_TELL.format(kind=sheet.kind.upper()))
+    if sheet.kind in ("xlsb", "ods"):
+        notes.append(_MERGED.format(kind=sheet.kind.upper()))
+    return notes
 
 
 def _notes_on_hints(rows: SheetRows) -> list[str]:

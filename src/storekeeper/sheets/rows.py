@@ -18,7 +18,7 @@ from storekeeper.domain.stores import (
     MAX_NAME_LENGTH,
 )
 from storekeeper.sheets import BadFile, Record
-from storekeeper.sheets.cells import BadCell, BrokenRow, NoText, text_of
+from storekeeper.sheets.cells import BadCell, BrokenRow, MergedCell, NoText, text_of
 from storekeeper.sheets.columns import (
     MAX_COLUMNS,
     Columns,
@@ -183,7 +183,9 @@ class SheetRows:
         texts: dict[str, str] = {}
         for field in ("name", "address"):
             value = values.get(field, "")
-            if type(value) is BadCell:
+            if type(value) is MergedCell and field == "address":
+                value = value.strip()
+            if isinstance(value, BadCell | MergedCell):
                 wrong.append(_bad_cell(field, value))
             elif type(value) is not str:
                 wrong.append(Wrong(field, str(value), Reason.NOT_TEXT))
@@ -205,7 +207,7 @@ class SheetRows:
             return self._name_as_key(name, wrong)
         cell = self.columns.key(cells)
         text = text_of(cell).strip()
-        if type(cell) is BadCell:
+        if isinstance(cell, BadCell | MergedCell):
             wrong.append(_bad_cell(self.match or "", cell))
             return None
         if self.match == "id" and not isinstance(cell, NoText):
@@ -234,7 +236,7 @@ class SheetRows:
         cell = self.columns.attach(cells)
         text = text_of(cell).strip()
         column = self.columns.attached or ""
-        if type(cell) is BadCell:
+        if isinstance(cell, BadCell | MergedCell):
             wrong.append(_bad_cell(column, cell))
             return None
         if text and (reason := why_no_key(cell, text)):
@@ -290,7 +292,7 @@ def _too_many(place: int, line: int, cells: int, width: int) -> SheetRow:
     return _bad_row(place, line, Wrong("row", "", Reason.WRONG_CELLS, message))
 
 
-def _bad_cell(column: str, cell: BadCell) -> Wrong:
+def _bad_cell(column: str, cell: BadCell | MergedCell) -> Wrong:
     return Wrong(column, str(cell), Reason.BAD_CELL, f"{column} {cell.why}")
 
 

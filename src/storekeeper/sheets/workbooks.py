@@ -1,10 +1,11 @@
 """XLS, XLSB and ODS as records. They need a library, which the extra `excel` installs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
 from storekeeper.sheets import BadFile, Record
+from storekeeper.sheets.merges import Merge, Merges
 
 try:
     import python_calamine as calamine
@@ -42,10 +43,19 @@ class Workbook:
         """Yield the rows of a sheet that are not blank. Raises BadFile."""
         with _blaming(self._errors):
             sheet = self._book.get_sheet_by_name(name)
-            for number, cells in enumerate(sheet.iter_rows(), 1):
-                texts = [_text(cell) for cell in cells]
+            merges = Merges(_merges(sheet.merged_cell_ranges or []))
+            for number, values in enumerate(sheet.iter_rows(), 1):
+                texts = [_text(value) for value in values]
                 if any(map(str.strip, texts)):
-                    yield number, list[object](texts)
+                    cells = list[object](texts)
+                    merges.fill(number, cells)
+                    yield number, cells
+
+
+def _merges(ranges: Iterable[tuple[tuple[int, int], tuple[int, int]]]) -> Iterator[Merge]:
+    """Yield merged cells, which the library counts from 0."""
+    for (first, column), (last, _) in ranges:
+        yield Merge(column + 1, first + 1, last + 1)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from xml.parsers import expat
 
 from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.formats import BUILT_IN, GENERAL, Show, general, shower
+from storekeeper.sheets.merges import Merge, Merges, merges_of
 from storekeeper.sheets.xlsx_elements import SheetReader, TextReader, local_name
 
 _PART_BYTES = 64 * 1024
@@ -43,14 +44,20 @@ class Workbook:
             self.names = list(self._parts)
             self._shows = self._read_styles(styles)
         self._texts: list[str] | None = None
+        self._merges: dict[str, list[Merge]] = {}
+        """The merged cells of the parts that have been read."""
 
     def records(self, name: str) -> Iterator[Record]:
         """Yield the rows of a sheet that are not blank. Raises BadFile."""
         with _blaming():
             if self._texts is None:
                 self._texts = self._read_texts()
-            reader = SheetReader(self._texts, self._shows)
-            for _ in self._parse(self._parts[name], reader.start, reader.end, reader.text):
+            part = self._parts[name]
+            if part not in self._merges:
+                with self._archive.open(self._names[part.lower()]) as opened:
+                    self._merges[part] = merges_of(opened)
+            reader = SheetReader(self._texts, self._shows, Merges(self._merges[part]))
+            for _ in self._parse(part, reader.start, reader.end, reader.text):
                 yield from reader.take()
             yield from reader.take()
 

@@ -8,6 +8,7 @@ from math import isfinite
 from storekeeper.sheets import BadFile, Record
 from storekeeper.sheets.cells import BadCell
 from storekeeper.sheets.formats import Show, general
+from storekeeper.sheets.merges import Merges
 
 MAX_COLUMN = 16_384
 MAX_CELL_LENGTH = 2**20
@@ -60,9 +61,10 @@ class TextReader:
 class SheetReader:
     """Takes the elements of a sheet, and makes rows of them."""
 
-    def __init__(self, texts: list[str], shows: list[Show]) -> None:
+    def __init__(self, texts: list[str], shows: list[Show], merges: Merges) -> None:
         self._texts = texts
         self._shows = shows
+        self._merges = merges
         self._rows: list[Record] = []
         self._number = 0
         self._cells: list[object] = []
@@ -120,6 +122,7 @@ class SheetReader:
         elif local == "rPh":
             self._is_reading = False
         elif local == "row" and any(map(_has_content, self._cells)):
+            self._merges.fill(self._number, self._cells)
             self._rows.append((self._number, self._cells))
 
     def _cell(self, value: str) -> str:
