@@ -16,24 +16,49 @@ _MAX_LINE_BYTES = 64 * 1024
 _MAX_EXAMPLES = 20
 
 _CANDIDATES = (
-    *("cp1252", "cp1250", "cp1254", "cp1257", "mac-roman", "cp1255", "cp1251", "koi8-r"),
-    *("cp1253", "cp1256", "cp1258", "cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
-    *("iso8859-2", "cp850", "cp852", "cp866", "cp437"),
+    "cp1252",
+    "cp1250",
+    "cp1254",
+    "cp1257",
+    "mac-roman",
+    "cp1255",
+    "cp1251",
+    "koi8-r",
+    "cp1253",
+    "cp1256",
+    "cp1258",
+    "cp874",
+    "cp932",
+    "euc_jp",
+    "gb18030",
+    "big5",
+    "cp949",
+    "iso8859-2",
+    "cp850",
+    "cp852",
+    "cp866",
+    "cp437",
 )
 """In their order if they can be read equally well: the first is the most frequent. Hebrew stands
 before Cyrillic, because its letters are also Cyrillic ones, but not the other way round."""
 
 _ALPHABETS = (
-    *(
-        "äöüß",
-        "éèêëàâçôîïûùœæÿ",
-        "áéíóúñü",
-        "ãõáéíóúâêôçà",
-        "àèéìòùî",
-        "åäöøæé",
-    ),
-    *("ąćęłńóśźż", "áčďéěíňóřšťúůýžľĺŕäô", "áéíóöőúüű", "ăâîșțşţ", "çğıöşüâîi̇", "čćđšž"),
-    *("ąčęėįšųūž", "āčēģīķļņšūž", "äöõüšž", "ăâêôơưđ"),
+    "äöüß",
+    "éèêëàâçôîïûùœæÿ",
+    "áéíóúñü",
+    "ãõáéíóúâêôçà",
+    "àèéìòùî",
+    "åäöøæé",
+    "ąćęłńóśźż",
+    "áčďéěíňóřšťúůýžľĺŕäô",
+    "áéíóöőúüű",
+    "ăâîșțşţ",
+    "çğıöşüâîi̇",
+    "čćđšž",
+    "ąčęėįšųūž",
+    "āčēģīķļņšūž",
+    "äöõüšž",
+    "ăâêôơưđ",
 )
 """The letters after a to z of German, French and others."""
 

@@ -82,7 +82,7 @@ def is_same_row(header: Cells, row: Cells) -> bool:
     names = [cell.strip() for cell in header]
     cells = [cell.strip() for cell in row]
     missing = len(names) - len(cells)
-    return sum(map(bool, names)) > 1 and names == cells + [""] * missing
+    return _count(names) > 1 and names == cells + [""] * missing
 
 
 def list_rank(rows: Sequence[Cells]) -> int:
@@ -98,7 +98,7 @@ def list_rank(rows: Sequence[Cells]) -> int:
         }
         if "name" in roles or {"address", "street"} & roles:
             return 2
-    wide = [row for row in rows if sum(map(bool, row)) > 1]
+    wide = [row for row in rows if _count(row) > 1]
     return int(len(wide) > 1 and 2 * len(wide) > len(rows))
 
 
@@ -108,9 +108,14 @@ def _are_numbers(rows: Sequence[Cells], place: int) -> bool:
     return bool(cells) and all(map(_NUMBER.fullmatch, cells))
 
 
+def _count(row: Cells) -> int:
+    """Return how many cells of a row are not empty."""
+    return len(list(filter(None, row)))
+
+
 def _usual_width(rows: Sequence[Cells]) -> int:
     """Return how many cells most rows have that are not blank."""
-    widths = Counter(sum(map(bool, row)) for row in rows)
+    widths = Counter(map(_count, rows))
     return max(widths, key=lambda width: (widths[width], width), default=0)
 
 
@@ -156,16 +161,18 @@ def _differs(row: Cells, below: Sequence[Cells]) -> bool:
     """Return whether a row of words stands above numbers, whatever its language: in one column
     of nothing but numbers, or in two whose cells have digits."""
     cells = [cell for cell in row if cell.strip()]
-    rows = [each for each in below[:MAX_ROWS_ABOVE] if sum(map(bool, each)) > 1]
+    rows = [each for each in below[:MAX_ROWS_ABOVE] if _count(each) > 1]
     if len(cells) < 2 or len(set(cells)) < len(cells) or len(rows) < _MIN_ROWS:
         return False
     if any(map(_is_data, cells)):
         return False
-    numbers = digits = 0
+    with_digits = 0
     for place, cell in enumerate(row):
         column = [each[place] for each in rows if place < len(each) and each[place].strip()]
         if not cell.strip() or 10 * len(column) < 8 * len(rows):
             continue
-        numbers += all(map(_NUMBER.fullmatch, column))
-        digits += all(any(map(str.isdigit, each)) for each in column)
-    return numbers > 0 or digits > 1
+        if all(map(_NUMBER.fullmatch, column)):
+            return True
+        if all(any(map(str.isdigit, each)) for each in column):
+            with_digits += 1
+    return with_digits > 1

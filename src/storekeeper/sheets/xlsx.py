@@ -21,8 +21,17 @@ from storekeeper.sheets.xlsx_elements import SheetReader, TextReader, local_name
 
 _PART_BYTES = 64 * 1024
 _DAMAGED = (
-    *(zipfile.BadZipFile, zlib.error, expat.ExpatError, struct.error, EOFError, LookupError),
-    *(ValueError, TypeError, NotImplementedError, OverflowError, RuntimeError),
+    zipfile.BadZipFile,
+    zlib.error,
+    expat.ExpatError,
+    struct.error,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
 )
 """What reading a file raises that is not as it should be."""
 
