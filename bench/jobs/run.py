@@ -4,6 +4,7 @@
     /tmp/peers/py/bin/pip install fastapi sqlmodel uvicorn 'kinto[postgresql]' setuptools
     npm install --prefix /tmp/peers/js json-server
     npm install --prefix /tmp/peers/directus directus sqlite3
+    npm install --prefix /tmp/peers/nocodb nocodb
     ln -s NODE /tmp/peers/node                         # the folder of a Node that Directus supports
     cp pocketbase /tmp/peers/                          # its release is one file
     .venv/bin/python -m bench.jobs.run /tmp/peers
@@ -25,11 +26,20 @@ from bench.jobs.directus import Directus
 from bench.jobs.fastapi import FastApi
 from bench.jobs.json_server import JsonServer
 from bench.jobs.kinto import Kinto
+from bench.jobs.nocodb import NocoDb
 from bench.jobs.peer import Peer
 from bench.jobs.pocketbase import PocketBase
 from bench.jobs.storekeeper import Storekeeper
 
-PEERS: tuple[type[Peer], ...] = (Storekeeper, FastApi, PocketBase, Directus, Kinto, JsonServer)
+PEERS: tuple[type[Peer], ...] = (
+    Storekeeper,
+    FastApi,
+    PocketBase,
+    Directus,
+    NocoDb,
+    Kinto,
+    JsonServer,
+)
 PAGE = Path(__file__).parents[2] / "docs/evidence/peers.md"
 BEGIN, END = "<!-- run: begin (by python -m bench.jobs.run) -->", "<!-- run: end -->"
 

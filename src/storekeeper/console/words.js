@@ -457,7 +457,7 @@ export const words = {
         ? `Download the first ${number(count)} of ${number(all)} rows with their reasons`
         : `Download the ${plural(count, "row with its reason", "rows with their reasons")}`,
     confirm: (count) => `Create ${stores(count)}?`,
-    confirmWhy: "Stores cannot be deleted, neither here nor by anybody else.",
+    confirmWhy: "Stores cannot be deleted, neither here nor by anyone else.",
     back: "Back to the preview",
     moved: "The list has changed meanwhile. This is what the import would do now.",
     done: ({ created, replaced }) =>
