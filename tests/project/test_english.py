@@ -54,6 +54,7 @@ def pages() -> Iterator[Path]:
     """Yield the pages, and the files of the repository that people read or copy."""
     yield from sorted(ROOT.glob("*.md"))
     yield from sorted((ROOT / "docs").rglob("*.md"))
+    yield from sorted((ROOT / "src").rglob("*.md"))
     yield from (ROOT / name for name in ("Makefile", "Dockerfile"))
     yield ROOT / "src/storekeeper/api/pages/openapi.json"
     yield from sorted((ROOT / "deploy").iterdir())
