@@ -129,7 +129,9 @@ def _notes_on_sums(last: Iterable[Record]) -> list[str]:
         texts = [text_of(cell).strip() for cell in cells]
         if any(map(_is_sum, texts)):
             told = named([text for text in texts if text])
-            notes.append(f"Line {line} looks like a sum, and would be a store: {told}")
+            notes.append(
+                f"Line {line} looks like a sum; delete the row, or it becomes a store: {told}"
+            )
     return notes
 
 
