@@ -78,32 +78,29 @@ def add(
     if expires is not None:
         until = tokens.expiry(expires, now)
     text = tokens.generate()
-    token = tokens.Token(
-        0,
-        tokens.check_name(name),
-        scope,
-        tokens.hashed(text.encode()),
-        now,
-        until,
-        created_by=system_user(),
-    )
+    hash = tokens.hashed(text.encode())
+    user = system_user()
+    token = tokens.Token(0, tokens.check_name(name), scope, hash, now, until, created_by=user)
     add_token(settings.database, token)
-    shown = tokens.console_link(link, text) if link else text
-    if json:
-        shown = encoded(TokenAdded(name, scope, _moment(until), text, shown if link else None))
+    address = tokens.console_link(link, text) if link else None
+    added = TokenAdded(name, scope, _moment(until), text, address)
+    _print_once(name, encoded(added) if json else address or text)
+    expiring = f" until {_day(until)}" if until else ""
+    database = databases.database(settings.database).name
+    print_line(
+        f"Token {name} may {scope}{expiring} in {database}. Keep it: it cannot be printed again."
+        " The service asks for tokens if it runs with --auth writes or --auth all"
+    )
+    time.sleep(SETTLE_DELAY)
+
+
+def _print_once(name: str, shown: str) -> None:
+    """Print a token, or a link with it. Raises CannotStart."""
     try:
         print_now(shown)
     except OSError as error:
         reason = f"Token {name} was added but cannot be printed ({error.strerror})"
         raise CannotStart(f"{reason}: revoke it, and add one of another name") from None
-    expiring = f" until {_day(until)}" if until else ""
-    database = databases.database(settings.database).name
-    print_line(
-        f"Token {name} may {scope}{expiring} in {database}. Keep it: it cannot be printed"
-        " again. The"
-        " service asks for tokens if it runs with --auth writes or --auth all"
-    )
-    time.sleep(SETTLE_DELAY)
 
 
 @app.command("list")

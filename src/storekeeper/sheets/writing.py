@@ -154,8 +154,7 @@ def _fill(
             if len(text) > MAX_CELL_LENGTH:
                 raise _no_xlsx(
                     f"a cell of XLSX has {MAX_CELL_LENGTH:,} characters at most, and the"
-                    f" {columns[column]} of store"
-                    f" {row[0]} has {len(text):,}"
+                    f" {columns[column]} of store {row[0]} has {len(text):,}"
                 )
             if "\ufffe" in text or "\uffff" in text:
                 raise _no_xlsx(

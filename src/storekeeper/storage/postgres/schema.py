@@ -308,9 +308,8 @@ def _check_tables(connection: Connection, names: Sequence[str]) -> None:
         raise WrongDatabase(f"not complete, it lacks the table {missing}: restore it")
     if foreign := ", ".join(name for (name,) in connection.execute(_FOREIGN, (list(names),))):
         raise WrongDatabase(
-            f"{foreign} is not an ordinary table that survives a crash, but a view, UNLOGGED,"
-            " or has"
-            " rules"
+            f"{foreign} is not an ordinary table that survives a crash, but a view, UNLOGGED, or"
+            " has rules"
         )
     # The view makes one row of several equal ones.
     numbers = COLLECTION_TABLE if COLLECTION_TABLE in names else "collection"
