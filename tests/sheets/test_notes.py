@@ -5,6 +5,7 @@ import io
 import pytest
 
 from storekeeper.domain.problems import decode_wrong
+from storekeeper.sheets.headers import find_header, hint_rows, list_rank
 from storekeeper.sheets.notes import import_notes
 from storekeeper.sheets.protocol import Layout
 from storekeeper.sheets.records import open_sheet
@@ -106,3 +107,12 @@ def test_a_longer_table_on_the_right_hides_no_key() -> None:
     found = look(("No.,Store,Address,,Store,Address\n" + "".join(lines)).encode())
     assert (found.name.value, found.address.value) == ("Store", "Address")
     assert found.match.value == "No."
+
+
+def test_large_cells_do_not_make_the_search_for_a_header_slow() -> None:
+    """An expression that begins again at each character of one would need hours."""
+    cells = ["1" * 2**20 + "x", "x" * 2**20 + "-", "Text" + " " * 2**20 + "x"]
+    rows = [cells, cells, ["A", "1 St", "York"]]
+    assert list_rank([["Name", "Address", "Town"], *rows]) == 2
+    assert hint_rows(rows) == 0
+    assert find_header([["Foo", "Bar", "Baz"], *rows, *rows]) is None

@@ -73,7 +73,11 @@ def _is_hint(row: Cells) -> bool:
     filled = [cell for cell in cells if cell]
     if len(cells) >= _MIN_NUMBERED and cells == [str(number + 1) for number in range(len(cells))]:
         return True
-    return len(filled) > 1 and all(map(_HINT.fullmatch, filled))
+    return len(filled) > 1 and all(map(_is_word_of_hints, filled))
+
+
+def _is_word_of_hints(cell: str) -> bool:
+    return len(cell) <= _MAX_TITLE_LENGTH and _HINT.fullmatch(cell) is not None
 
 
 def is_same_row(header: Cells, row: Cells) -> bool:
@@ -105,7 +109,11 @@ def list_rank(rows: Sequence[Cells]) -> int:
 def _are_numbers(rows: Sequence[Cells], place: int) -> bool:
     """Return whether a column has nothing but numbers, such as how many stores a region has."""
     cells = [row[place] for row in rows if place < len(row) and row[place].strip()]
-    return bool(cells) and all(map(_NUMBER.fullmatch, cells))
+    return bool(cells) and all(map(_is_number, cells))
+
+
+def _is_number(cell: str) -> bool:
+    return len(cell) <= _MAX_TITLE_LENGTH and _NUMBER.fullmatch(cell) is not None
 
 
 def _count(row: Cells) -> int:
@@ -151,10 +159,11 @@ def _is_store(row: Cells, width: int) -> bool:
 
 def _is_data(cell: str) -> bool:
     """Return whether a cell is the content of a store, and no heading."""
+    if len(cell) > _MAX_TITLE_LENGTH:
+        return True
     if _IDENTIFIER.fullmatch(cell):
         return False
-    is_long = len(cell) > _MAX_TITLE_LENGTH
-    return is_long or any(map(str.isdigit, cell)) or "@" in cell or "://" in cell
+    return any(map(str.isdigit, cell)) or "@" in cell or "://" in cell
 
 
 def _differs(row: Cells, below: Sequence[Cells]) -> bool:
@@ -171,7 +180,7 @@ def _differs(row: Cells, below: Sequence[Cells]) -> bool:
         column = [each[place] for each in rows if place < len(each) and each[place].strip()]
         if not cell.strip() or 10 * len(column) < 8 * len(rows):
             continue
-        if all(map(_NUMBER.fullmatch, column)):
+        if all(map(_is_number, column)):
             return True
         if all(any(map(str.isdigit, each)) for each in column):
             with_digits += 1
