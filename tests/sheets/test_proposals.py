@@ -259,6 +259,41 @@ LANGUAGES = {
         "{Adres}, {İlçe}, {İl} {Posta Kodu}",
         "Mağaza Kodu",
     ),
+    "Norwegian": List(
+        "Butikknr;Navn;Gateadresse;Postnr.;Sted",
+        "1#;Kiwi #;Storgata #;010#;Oslo",
+        "Navn",
+        "{Gateadresse}, {Postnr.} {Sted}",
+        "Butikknr",
+    ),
+    "Swedish": List(
+        "Butik nr;Namn;Adress;Postnummer;Postort",
+        "1#;ICA #;Storgatan #;111 22;Stockholm",
+        "Namn",
+        "{Adress}, {Postnummer} {Postort}",
+        "Butik nr",
+    ),
+    "Taiwanese": List(
+        "店號,店名,縣市,區域,地址,電話",
+        "1#,台北#店,台北市,大安區,忠孝東路#號,02",
+        "店名",
+        "{縣市}{區域}{地址}",
+        "店號",
+    ),
+    "Thai": List(
+        "รหัสสาขา,ชื่อสาขา,ที่อยู่,จังหวัด,รหัสไปรษณีย์",
+        "1#,เซเว่น #,# ถนนสุขุมวิท,กรุงเทพ,1011#",
+        "ชื่อสาขา",
+        "{ที่อยู่}, {จังหวัด} {รหัสไปรษณีย์}",
+        "รหัสสาขา",
+    ),
+    "Vietnamese": List(
+        "Mã cửa hàng,Tên cửa hàng,Địa chỉ,Quận,Thành phố",
+        "C#,Cửa hàng #,# Lê Lợi,Quận 1,Hồ Chí Minh",
+        "Tên cửa hàng",
+        "{Địa chỉ}, {Quận}, {Thành phố}",
+        "Mã cửa hàng",
+    ),
     "Greek": List(
         "Κωδικός;Κατάστημα;Διεύθυνση;ΤΚ;Πόλη",
         "1#;ΑΒ #;Ερμού #;10563;Αθήνα",
@@ -310,6 +345,13 @@ SHAPES = {
     ),
     "a town that is a word of the street": List(
         "Name,Address,City", "N#,London Road,London", "Name", "{Address}, {City}", "name"
+    ),
+    "a building left of the street, a locality and a town": List(
+        "Site Ref,Site Name,Building,Street,Locality,Town,Post Code",
+        "SR#,Site #,Unit #,High St,Headingley,Leeds,LS# 1AA",
+        "Site Name",
+        "{Building}, {Street}, {Locality}, {Town} {Post Code}",
+        "Site Ref",
     ),
     "a unique number that is the house": List(
         "Store,No.,Street,City", "N#,#,Low St,York", "Store", "{No.} {Street}, {City}", "name"

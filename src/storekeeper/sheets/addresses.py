@@ -79,15 +79,22 @@ def _places(file: File, roles: Sequence[str], name: str | None) -> dict[str, int
         if role == "line 2" and column.name.endswith(" (2)") and _is_second(file, place, roles):
             continue
         found.setdefault(role, place)
+    _arrange(file, found)
+    return found if set(found) & set(STRONG_ROLES) else {}
+
+
+def _arrange(file: File, found: dict[str, int]) -> None:
+    """Leave out what an address does without, and find what stands for the town."""
     for role in ("region", "postcode 2"):
         found.pop(role, None)
     if "state" in found:
         found.pop("county", None)
+    if "place" in found and "postcode" in found and "city" not in found:
+        found["city"] = found.pop("place")
     if "district" in found and "city" not in found:
         found["city"] = found.pop("district")
     if "country" in found and not _tells_apart(file.columns[found["country"]]):
         del found["country"]
-    return found if set(found) & set(STRONG_ROLES) else {}
 
 
 def _is_second(file: File, place: int, roles: Sequence[str]) -> bool:
@@ -148,8 +155,10 @@ def _template(file: File, places: Mapping[str, int]) -> str:
     streets = [_street(file, places, group)]
     if "address" in places and "street" in places:
         streets = [group("address"), group(*_HOUSE, "way", "street")]
-    streets += [group(line) for line in LINES]
-    streets.append(group("district"))
+    street = min((places[role] for role in _STREET if role in places), default=0)
+    left = [line for line in LINES if places.get(line, street) < street]  # as a building in London
+    right = [line for line in LINES if line not in left]
+    streets = [*map(group, left), *streets, *map(group, right), group("district")]
     if "state" in places:
         town = _with_state(places, group)
     elif "county" in places:

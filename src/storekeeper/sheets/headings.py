@@ -60,7 +60,7 @@ _PHRASES = {
         eircode, pin ?code, iranyitoszam, posta kodu, 郵便番号, 〒, 邮编, 邮政编码, 우편번호, (почтовый )?индекс,
         τκ, τ κ, ταχυδρομικος κωδικας, מיקוד, الرمز البريدي, codice postale, codigo de postal,
         codigo postal, postal zip code, zip postal( code)?, post zip( code)?, postanski broj,
-        cod postal, поштовий індекс, пощенски код, kode pos, zip5, postal ?code zip""",
+        cod postal, ma buu chinh, รหัสไปรษณีย์, 郵遞區號, поштовий індекс, пощенски код, kode pos, zip5, postal ?code zip""",
     "country": r"""
         countr(y|ies)( code| name| region| iso| region code)?, ctry, country territory, land,
         lander, pays, pais, paese, kraj, staat, nation, landet, drzava, statul, tara, країна, país,
@@ -75,7 +75,7 @@ _PHRASES = {
         region\w*( code| name)?, reg, regiao, concelho, distrito, regione, gebiet, zone, bezirk, regio,
         регион, 地域, 地区""",
     "district": r"""
-        suburb, neighbou?rhood, colonia, bairro, barrio, ortsteil, stadtteil, quartier, ilce,
+        suburb, neighbou?rhood, landmark, semt, quan( huyen)?, 区县?, 區域?, 行政區, colonia, bairro, barrio, ortsteil, stadtteil, quartier, ilce,
         sub ?locality, borough""",
     "number": r"""
         (street|house|building|civic) (number|no|nr|num), hausnummer, hausnr, haus nr, housenumber,
@@ -99,7 +99,7 @@ _PHRASES = {
         loja n""",
     "place": rf"""
         ({_POSTCODE}) ((and|und|et|i) )?({_TOWN}), ({_TOWN}) ((and|und|et|i) )?({_POSTCODE}),
-        (city|town) (state|st)( zip| zip code| postcode)?, postort""",
+        (city|town) (state|st)( zip| zip code| postcode)?""",
     "street": rf"""
         street( name)?, street address, streets, ({_STREET_WORD})( line)?( no)? 1, line 1,
         address line, adresszeile( 1)?, thoroughfare name,
@@ -107,7 +107,7 @@ _PHRASES = {
         str( hausnr| haus nr| nr)?, rue, voie, (nom|libelle) (de )?(la )?(rue|voie),
         calle( y numero)?, via, viale, rua, logradouro, ulica( (i )?(nr|numer)( domu)?)?, ul, ulice,
         straat, straatnaam, straat (en )?huisnummer, gata, gatuadress, gatuadresse, gate, gade, vej,
-        katu, katuosoite, cadde, sokak, utca, vejnavn, gatenavn, gatunamn, veinavn, strada,
+        katu, katuosoite, gateadresse, cadde, sokak, utca, vejnavn, gatenavn, gatunamn, veinavn, strada,
         nume strada, via piazza, вулиця, ulica i broj, nombre de (la )?(via|calle), nome da rua,
         улица, οδος, 丁目, 町名, 町名番地, 町域, 街道, road, thoroughfare, numero et (voie|rue)""",
     "city": r"""
@@ -116,7 +116,7 @@ _PHRASES = {
         oras localitate, grad, naselje, miestas, місто, град, kota, linn, delegacion municipio,
         alcaldia, localidad, poblacion, municipio, citta, comune, localita, cidade, miasto,
         miejscowosc, mesto, obec, plaats, woonplaats, gemeente, stad, by, poststed, kaupunki, sehir,
-        varos, postitoimipaikka, город, πολη, 市区町村, 市町村, 市, 城市, 도시, locality, village,
+        varos, postitoimipaikka, postort, sted, thanh pho, kota kabupaten, จังหวัด, 縣市, 县市, город, πολη, 市区町村, 市町村, 市, 城市, 도시, locality, village,
         nom de (la )?ville, עיר, المدينة, ortschaft, il, municipality""",
     "address": r"""
         ((full|complete|store|shop|postal|mailing|shipping|delivery|visiting|location) )?addr,
@@ -128,13 +128,15 @@ _PHRASES = {
         адрес, διευθυνση, כתובת, العنوان, عنوان, adresse (complete|du magasin|du site),
         (vollstandige|volle) adresse, besoksadress\w*, forretningsadresse, dia chi, ที่อยู่,
         address full, formatted address, address street, 番地以降, filial ?adresse, geschafts ?adresse,
-        店舗住所, 详细地址""",
+        店舗住所, 详细地址, 도로명 ?주소, 지번 ?주소""",
     "id": "id",
     "key": rf"""
         ({_STORE}) ({_NUMBER}), ({_STORE}) id (number|no), {_NUMBER.replace("|", ", ")}, sku,
         kennung, kst, kostenstelle, gln, objectid, fid, oid, globalid, (global|osm|node) id,
         sifra( poslovnice)?, debitor, kreditor, siret, uuid, guid, matricule, kodi,
-        cislo( prodejny)?, (numer|nr|kod|номер|код) ({_SKLEP}),
+        cislo( prodejny)?, (numer|nr|no|kod|номер|код) ({_SKLEP}), cnpj, sube (kodu|no), kode toko,
+        ma (cua hang|chi nhanh), (รหัส|เลขที่)(สาขา|ร้าน), 店號, 門市代號, 점포 ?(코드|번호),
+        (رقم|رمز|كود) (الفرع|المتجر),
         ({_FILIALE}) ?(nummer|nr|no|code|kennung|id|nummern|numero),
         (numero|nr?|no|code|num|id|ref|reference) ((de|du|de la|de l|d) )?({_MAGASIN}),
         (codigo|cod|numero|nro|n|no|id|clave) ((de|de la|da|do|del) )?({_TIENDA}),
@@ -154,11 +156,11 @@ _PHRASES = {
         (naam|nome|nimi) (winkel|filiaal|vestiging|da unidade|negozio), filiaalnaam, winkel(naam)?,
         vestiging(snaam)?, filiaal, nazwa( ({_SKLEP}))?, sklepy?, salon, placowka,
         nazev( prodejny)?, prodejna, namn, navn, butik(s?namn|s?navn)?, butikk(s?navn)?, nimi,
-        myymala, magaza( adi)?, adi, ad, nev, uzlet( neve)?, 店舗名, 店名, 店舗, 名称, 名前, 支店名, 店舗名称, 门店名称,
+        myymala, magaza( adi)?, adi, ad, nev, uzlet( neve)?, sube( adi)?, ten (cua hang|chi nhanh), 店舗名, 店名, 店舗, 名称, 名前, 支店名, 店舗名称, 门店名称,
         门店, 店铺名称, 店铺, 매장명, 지점명, 이름, 매장, название( ({_SKLEP}))?, наименование, магазин, филиал,
         назва( магазину)?, найменування, naziv( poslovnice)?, poslovnica, trgovina, prodavnica,
         magazin, denumire( magazin)?, nazov( predajne)?, predajna, parduotuve, pavadinimas, kauplus,
-        nama( toko)?, toko, ชื่อ, ชื่อร้าน, insegna, ragione sociale, razon social, nome fantasia,
+        nama( toko)?, toko, ชื่อ, ชื่อ(ร้าน|สาขา), 門市名稱, 점포명?, اسم الفرع, الفرع, insegna, ragione sociale, razon social, nome fantasia,
         razao social, nombre comercial, nome comercial, nom d enseigne, ονομα, καταστημα, ονομασια,
         שם, סניף, الاسم, اسم, اسم المتجر, المتجر""",
 }
@@ -173,7 +175,9 @@ _OWNERS = r"(etablissement|du magasin|of (the )?(store|shop|branch)|der filiale|
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[^\W\d_])(?=\d)")
 _BRACKETS = re.compile(r"\([^()]*[^()\d][^()]*\)|\[[^\[\]]*\]")
-_SEPARATORS = re.compile(r"[\W_]+")
+_SEPARATORS = re.compile(r"(?:[^\w\u0900-\u0eff]|_)+")
+"""What stands between words; the vowels of India and Thailand do not, although `\\W` matches them."""
+
 _LETTERS = str.maketrans(
     {"#": " no ", "№": " no ", "〒": " 郵便番号 ", "ı": "i", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O"}
     | {"đ": "d", "Đ": "D", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE"}

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from storekeeper.domain.intake import KEY_PREFIX
-from storekeeper.sheets.headings import STRONG_ROLES, role_of
+from storekeeper.sheets.headings import STRONG_ROLES, plain, role_of
 
 _DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"[\d\s.,:/()+-]*\d[\d\s.,:/()+-]*")
 _CODE = re.compile(r"[\d\s.,:/()+-]*\d[\d\s.,:/()+-]*|[A-Z]{1,4}[-_./]?\d+([-_./]\d+)*")
 _HOUSE = re.compile(r"\d{1,5}( ?[-/] ?\d{1,5})? ?[A-Za-z]?")
 _SHORT = re.compile(r"\d{1,4}([/-]\d{1,4})? ?[A-Za-z]?")
+_LOCALITY = re.compile("locality|village|localite|localidad|localita")
 _STATE = re.compile(r"[A-Z]{2,3}")
 _PHONE = re.compile(r"[+(]?[\d\s()/.+-]{7,}")
 _MARKED_POSTCODE = re.compile(
@@ -65,6 +66,7 @@ def roles_of(file: File) -> list[str]:
     _find_house_numbers(file, roles)
     _find_postcodes(file, roles)
     _tell_states(file, roles)
+    _tell_localities(file, roles)
     _tell_keys_from_names(file, roles)
     if "name" not in roles:
         _find_by_cells(file, roles, table)
@@ -152,6 +154,14 @@ def _tell_states(file: File, roles: list[str]) -> None:
         if is_next and _are(file.columns[place], _STATE):
             roles[place] = "state"
             return
+
+
+def _tell_localities(file: File, roles: list[str]) -> None:
+    """A locality next to a column of towns is a part of the town."""
+    towns = [place for place, role in enumerate(roles) if role == "city"]
+    localities = [place for place in towns if _LOCALITY.fullmatch(plain(file.columns[place].name))]
+    if "district" not in roles and 0 < len(localities) < len(towns):
+        roles[localities[0]] = "district"
 
 
 def _tell_keys_from_names(file: File, roles: list[str]) -> None:
