@@ -353,6 +353,20 @@ SHAPES = {
         "{Building}, {Street}, {Locality}, {Town} {Post Code}",
         "Site Ref",
     ),
+    "addresses by their cells, below a question": List(
+        "What is the store's name?,Where is it?,Services",
+        'S#,"# High St, York","Coffee, tea"',
+        "What is the store's name?",
+        "Where is it?",
+        "name",
+    ),
+    "short headings": List(
+        "Code,Name,Add1,Add2,Add3,PCode",
+        "C#,S#,# High St,York,N Yorks,YO1 #AA",
+        "Name",
+        "{Add1}, {Add2}, {Add3}, {PCode}",
+        "Code",
+    ),
     "a unique number that is the house": List(
         "Store,No.,Street,City", "N#,#,Low St,York", "Store", "{No.} {Street}, {City}", "name"
     ),

@@ -33,7 +33,9 @@ _MAGASIN = "magasin|boutique|agence|client|etablissement|enseigne|site|commerce|
 _SKLEP = "sklepu|filii|placowki|salonu|prodejny|predajne|магазина|филиала|лавки|магазину"
 _NUMBER = "id|ids|no|nr|num|number|nummer|numer|numero|nro|code|kod|codigo|codice|cod|key|ref|n"
 _NUMBER += "|sifra"
-_STREET_WORD = "address|addr|adresse|adres|street|line|direccion|endereco|indirizzo|strasse|住所"
+_STREET_WORD = (
+    "address|addr|add|adresse|adres|street|line|direccion|endereco|indirizzo|strasse|住所"
+)
 
 _PHRASES = {
     "version": "version",
@@ -60,7 +62,7 @@ _PHRASES = {
         eircode, pin ?code, iranyitoszam, posta kodu, 郵便番号, 〒, 邮编, 邮政编码, 우편번호, (почтовый )?индекс,
         τκ, τ κ, ταχυδρομικος κωδικας, מיקוד, الرمز البريدي, codice postale, codigo de postal,
         codigo postal, postal zip code, zip postal( code)?, post zip( code)?, postanski broj,
-        cod postal, ma buu chinh, รหัสไปรษณีย์, 郵遞區號, поштовий індекс, пощенски код, kode pos, zip5, postal ?code zip""",
+        cod postal, ma buu chinh, รหัสไปรษณีย์, 郵遞區號, поштовий індекс, пощенски код, kode pos, zip5, postal ?code zip, p ?code""",
     "country": r"""
         countr(y|ies)( code| name| region| iso| region code)?, ctry, country territory, land,
         lander, pays, pais, paese, kraj, staat, nation, landet, drzava, statul, tara, країна, país,

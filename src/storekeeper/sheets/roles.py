@@ -70,6 +70,8 @@ def roles_of(file: File) -> list[str]:
     _tell_keys_from_names(file, roles)
     if "name" not in roles:
         _find_by_cells(file, roles, table)
+    elif not set(roles) & set(STRONG_ROLES):
+        _find_address_by_cells(file, roles, table)
     return roles
 
 
@@ -202,6 +204,14 @@ def _find_by_cells(file: File, roles: list[str], table: set[int]) -> None:
         roles[roles.index("street")] = "address"
 
 
+def _find_address_by_cells(file: File, roles: list[str], table: set[int]) -> None:
+    """Where no heading says it, the first column with streets has the addresses."""
+    for place in sorted(table):
+        if not roles[place] and _is_like(file.columns[place], _has_street):
+            roles[place] = "address"
+            return
+
+
 def _place_of(column: Column, roles: Sequence[str], *, is_text: bool) -> str:
     """Return the role of a column right of the street, "" for none."""
     if _are(column, _POSTCODE):
@@ -246,5 +256,10 @@ def _is_address(cell: str) -> bool:
 
 
 def _is_surely_address(cell: str) -> bool:
-    """Return whether a cell begins with a number of a house, has a comma, or a word of streets."""
-    return ", " in cell or bool(_BEGINS_WITH_NUMBER.match(cell) or _STREET_WORDS.search(cell))
+    """Return whether a cell has a comma or a street."""
+    return ", " in cell or _has_street(cell)
+
+
+def _has_street(cell: str) -> bool:
+    """Return whether a cell begins with a number of a house, or has a word of streets."""
+    return bool(_BEGINS_WITH_NUMBER.match(cell) or _STREET_WORDS.search(cell))
