@@ -85,6 +85,9 @@ export class List {
       debounce(200, () => this.remember()),
       { passive: true },
     );
+    for (const event of ["leave", "pagehide"]) {
+      window.addEventListener(event, () => this.remember());
+    }
   }
 
   /** The search, and what leads to a new store or an import. */
@@ -215,7 +218,9 @@ export class List {
 
   /** Show again what the user saw when the list was last shown. */
   back() {
-    if (this.body.offsetHeight && history.state?.seen) this.rows.restore(history.state.seen);
+    if (!this.body.offsetHeight) return;
+    if (history.state?.seen) this.rows.restore(history.state.seen);
+    else scrollTo(0, 0);
   }
 
   /** Show that the rows of a search are on their way. */

@@ -72,6 +72,8 @@ async function follow() {
   const wasHidden = !list.body.offsetHeight;
   const { view, store: id } = here;
   document.title = words.title;
+  // The list finds its place by a store, as it may have other rows than before.
+  history.scrollRestoration = view === "list" ? "manual" : "auto";
   for (const link of find("nav").children) {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

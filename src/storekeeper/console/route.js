@@ -59,6 +59,7 @@ const OTHER_LIST = ["q", "sort", "since", ...FLAGS];
 /** Go to a place: what is not named stays. */
 export function go(changes, { replace = false } = {}) {
   const address = href({ ...place(), ...changes });
+  window.dispatchEvent(new Event("leave"));
   // The state says where the user is in the list.
   const state = OTHER_LIST.some((name) => name in changes) ? null : history.state;
   history[replace ? "replaceState" : "pushState"](state, "", address);
@@ -81,6 +82,7 @@ document.addEventListener("click", (event) => {
     return;
   }
   event.preventDefault();
+  window.dispatchEvent(new Event("leave"));
   history.pushState(link.closest(".stores") ? history.state : null, "", address);
   window.dispatchEvent(new Event("place"));
 });
