@@ -254,12 +254,15 @@ def test_a_frame_comes_in_any_pieces_and_not_at_all_without_its_end() -> None:
         protocol.read_frame(lambda _: b"\x7f" * 4)
 
 
+def modules(program: str) -> set[str]:
+    """Return what is imported after a program."""
+    command = [sys.executable, "-I", "-c", f"{program}; import sys; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
 def test_it_starts_without_what_it_does_not_need() -> None:
-    program = "import sys, storekeeper.sheets.child; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
-    )
-    imported = set(done.stdout.split())
+    imported = modules("import storekeeper.sheets.child") - modules("pass")
     heavy = "asyncio subprocess apsw psycopg structlog typer zipfile python_calamine secrets"
     assert not imported & set(heavy.split())
     assert child.__name__ in imported
