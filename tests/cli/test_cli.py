@@ -76,7 +76,7 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
     """As the variable of a file that hands on one that is not set."""
 
     def given() -> dict[str, Any]:
-        serve = get_command(cli.app).commands["serve"]  # type: ignore[attr-defined]
+        serve = get_command(cli.app).commands["serve"]  # type: ignore[attr-defined]  # it is a group
         return dict(serve.make_context("serve", []).params)
 
     unset = given()
