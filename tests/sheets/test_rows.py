@@ -146,6 +146,13 @@ def test_a_list_of_json_is_no_text_that_could_be_cut() -> None:
     assert (row.key, len(said(row))) == (None, 2)
 
 
+def test_a_long_array_of_json_takes_no_longer_than_lines_of_it() -> None:
+    array = json.dumps([{"name": f"Store {number}"} for number in range(40_000)])
+    began = time.process_time()
+    assert len(rows(array, add=True)) == 40_000
+    assert time.process_time() - began < 10  # where each object looks at the rest, it takes 40 s
+
+
 def test_json_in_a_cell_is_as_deep_as_it_likes() -> None:
     for depth in (1, 100, 900, 980, 987, 990, 995, 1000, 100_000):
         nested = "[" * depth + "]" * depth

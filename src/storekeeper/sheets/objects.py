@@ -1,6 +1,7 @@
 """JSON lines, and an array of JSON, as rows: one object each."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
@@ -12,6 +13,9 @@ from storekeeper.sheets.cells import NoText
 
 _SAMPLE = 100
 """Objects whose keys are the columns, with the fields of a store."""
+
+_BETWEEN = re.compile(r"[ \t\r\n,]*+")
+"""What stands between the objects of an array."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
@@ -51,7 +55,7 @@ def _items(text: str) -> Numbered:
     at, number = text.index("[") + 1, 1
     counted = 0
     while True:
-        at += len(text[at : at + 1_000_000]) - len(text[at : at + 1_000_000].lstrip(" \t\r\n,"))
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing too
         number += text.count("\n", counted, at)
         counted = at
         if text.startswith("]", at):
