@@ -15,7 +15,7 @@ class List(NamedTuple):
 
     header: str
     row: str
-    name: str
+    name: str | None
     address: str | None
     match: str | None
     header_row: int = 1
@@ -135,6 +135,84 @@ PROGRAMS = {
         "Store Name (max 30)",
         "{Street (incl. number)}, {Town} {Postcode (UK)}",
         "Store No. (4 digits)",
+    ),
+}
+FOUND_OUTSIDE = {
+    "a region between town and postcode": List(
+        "Name,Street,Locality,Region,Postal Code",
+        "Shop #,# Summit Blvd,Birmingham,AL,3524#",
+        "Name",
+        "{Street}, {Locality}, {Region} {Postal Code}",
+        "name",
+    ),
+    "a sales region next to the town": List(
+        "Name,Street,Town,Region", "Shop #,# High St,York,NE", "Name", "{Street}, {Town}", "name"
+    ),
+    "a location that is the town": List(
+        "name,street,houseNumber,postalCode,location,latitude",
+        "Café #,Hauptstr.,#,9040#,Nürnberg,49.4",
+        "name",
+        "{street} {houseNumber}, {postalCode} {location}",
+        "name",
+    ),
+    "lists of services, which are not names": List(
+        "store_id,address,city,state,zipcode,tags",
+        "U#,# Paseo Blvd.,Kansas City,MO,6410#,\"['Parking', 'Deli']\"",
+        None,
+        "{address}, {city}, {state} {zipcode}",
+        "store_id",
+    ),
+    "a column N that has names": List(
+        "n,co,area,type,address",
+        'Bus Station "#",ACME,Airport,branch,"Airport Road, Block #"',
+        "n",
+        "address",
+        "name",
+    ),
+    "home deliveries, which are not an address": List(
+        "storeName,distance,city,addressLine,postalCode,Entrega a domicilio,displayStoreName",
+        "SU#,0.16#,Aguascalientes,Av. Nacozari #,2025#,No cuenta con servicio,Nacozari #",
+        "displayStoreName",
+        "{addressLine}, {city} {postalCode}",
+        "storeName",
+    ),
+    "a distance, which is not a key": List(
+        "distanciaNumero,sucursalNombre,id,provincia,direccion,localidad",
+        "1275.8#,#01 - SALTA,15-1-#,AR-A,Cabred #,SALTA",
+        "sucursalNombre",
+        "{direccion}, {localidad}, {provincia}",
+        "key:id",
+    ),
+    "counts, which are not keys": List(
+        "Name of Branch,Number of Clients,City", "B#,30#,Hsinchu", "Name of Branch", "City", "name"
+    ),
+    "postcodes and codes of towns, as open data calls them": List(
+        "ins_nom,ins_adresse,codeCommune,ins_codepostal,ins_commune",
+        "Piscine #,# rue Lery,31555,3100#,Toulouse",
+        "ins_nom",
+        "{ins_adresse}, {ins_codepostal} {ins_commune}",
+        "name",
+    ),
+    "Russian budgets, with years in their headings": List(
+        "Подразделение;Магазин ID;Наименование магазина;План 2026;Доход 2026;Вид",
+        "Юг;R#;ТЦ Мега #;10#;5#;мини",
+        "Наименование магазина",
+        None,
+        "Магазин ID",
+    ),
+    "names that are all blank": List(
+        "store_name,store_number,address,city,zip_code",
+        ",,# Gratiot Ave,Chesterfield,4805#",
+        None,
+        "{address}, {city} {zip_code}",
+        None,
+    ),
+    "Japanese names with towns in them": List(
+        "id,formal,libkey,address",
+        "11#,千早赤阪村くすのき図書室,図書室,大阪府千早赤阪村水分263番地",
+        "formal",
+        "address",
+        "key:id",
     ),
 }
 LANGUAGES = {
@@ -377,13 +455,17 @@ WITHOUT_HEADER = {
         ("1", "{2}, {3}, {4} {5}"),
     ),
     "a town that repeats left of the names": ("York,Shop #,# High St", ("2", "3")),
+    "answers right of the postcode": (
+        "Shop #,# High St,YO1 #AA,Yes,No,LAL",
+        ("1", "{2}, {3}"),
+    ),
     "the address first": ('"# High St, York",Shop #', ("2", "1")),
     "streets without numbers, stores called Shop 1 and so on": (
         "Shop #,Hauptstraße,Köln",
         ("1", "{2}, {3}"),
     ),
 }
-HEADED = {**PROGRAMS, **LANGUAGES, **SHAPES}
+HEADED = {**PROGRAMS, **FOUND_OUTSIDE, **LANGUAGES, **SHAPES}
 
 
 @pytest.mark.parametrize("kind", HEADED)

@@ -168,20 +168,21 @@ def _is_data(cell: str) -> bool:
 
 def _differs(row: Cells, below: Sequence[Cells]) -> bool:
     """Return whether a row of words stands above numbers, whatever its language: in one column
-    of nothing but numbers, or in two whose cells have digits."""
+    of nothing but numbers, or in two whose cells have digits. If a word has a digit itself, as in
+    `Sales 2026`, it takes two columns of numbers."""
     cells = [cell for cell in row if cell.strip()]
     rows = [each for each in below[:MAX_ROWS_ABOVE] if _count(each) > 1]
     if len(cells) < 2 or len(set(cells)) < len(cells) or len(rows) < _MIN_ROWS:
         return False
-    if any(map(_is_data, cells)):
+    if any("@" in cell or "://" in cell or _is_number(cell) for cell in cells):
         return False
-    with_digits = 0
+    with_numbers = with_digits = 0
     for place, cell in enumerate(row):
         column = [each[place] for each in rows if place < len(each) and each[place].strip()]
         if not cell.strip() or 10 * len(column) < 8 * len(rows):
             continue
-        if all(map(_is_number, column)):
-            return True
-        if all(any(map(str.isdigit, each)) for each in column):
-            with_digits += 1
-    return with_digits > 1
+        with_numbers += all(map(_is_number, column))
+        with_digits += all(any(map(str.isdigit, each)) for each in column)
+    if any(map(_is_data, cells)):
+        return with_numbers > 1
+    return with_numbers > 0 or with_digits > 1

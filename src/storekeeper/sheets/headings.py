@@ -16,7 +16,7 @@ _MAX_HEADING_LENGTH = 60
 _MIN_PART_LENGTH = 4
 """Characters of a word that says what a longer heading means; shorter ones mean something else."""
 
-_POSTCODE = "post ?code|zip|plz|cp|c p|cap|cep|postal code|postleitzahl|code postal|kod pocztowy"
+_POSTCODE = "post ?code|zip|plz|cp|c p|cap|cep|postal code|postleitzahl|code ?postal|kod pocztowy"
 _TOWN = "city|town|ort|stadt|ville|citta|miasto|ciudad|localidad|plaats|commune"
 _STORE = "store|shop|branch|site|location|outlet|record|unit|dealer|restaurant|warehouse"
 _STORE += "|customer|client|external|internal|legacy|our|loc|facility|station|account|entity|stop"
@@ -55,11 +55,12 @@ _PHRASES = {
         sr no, sl no, line number, (sales|trading|store) (region|area|district), vertriebs\w*,
         gebietsleit\w*, updated, modified, lfd( nr)?, lp, pos, position, rang, rank, zulassung\w*,
         \w*電話\w*, \w*メール\w*, 営業時間, 備考, 更新日, ファックス, 类型, \w*电话\w*, 联系人, \w*전화\w*, \w*телефон\w*,
-        почта, τηλεφων\w*, טלפון, הטלפון, هاتف, الهاتف""",
+        distan\w*, entfernung\w*, (number|count) of \w+, \w+ (lat|lng|lon),
+        (entrega|servicio|envio) a domicilio, почта, τηλεφων\w*, טלפון, הטלפון, هاتف, الهاتف""",
     "postcode 2": r"(zip|postcode|zip code) (4|plus 4|ext\w*), plus 4",
     "postcode": rf"""
         {_POSTCODE}, postal, post ?codes?, zip ?codes?, psc, post ?n(ummer|umero|r|o), postinumero,
-        eircode, pin ?code, iranyitoszam, posta kodu, 郵便番号, 〒, 邮编, 邮政编码, 우편번호, (почтовый )?индекс,
+        cod ?pos(tal)?, eircode, pin ?code, iranyitoszam, posta kodu, 郵便番号, 〒, 邮编, 邮政编码, 우편번호, (почтовый )?индекс,
         τκ, τ κ, ταχυδρομικος κωδικας, מיקוד, الرمز البريدي, codice postale, codigo de postal,
         codigo postal, postal zip code, zip postal( code)?, post zip( code)?, postanski broj,
         cod postal, ma buu chinh, รหัสไปรษณีย์, 郵遞區號, поштовий індекс, пощенски код, kode pos, zip5, postal ?code zip, p ?code""",
@@ -116,7 +117,7 @@ _PHRASES = {
         (post )?(city|town)( name)?, city (town|suburb)( village)?, town city, suburb city, ort,
         stadt, wohnort, ville, localite, (nom |libelle )?commune, ciudad, localidade, oras,
         oras localitate, grad, naselje, miestas, місто, град, kota, linn, delegacion municipio,
-        alcaldia, localidad, poblacion, municipio, citta, comune, localita, cidade, miasto,
+        alcaldia, comuna, localidad, poblacion, municipio, citta, comune, localita, cidade, miasto,
         miejscowosc, mesto, obec, plaats, woonplaats, gemeente, stad, by, poststed, kaupunki, sehir,
         varos, postitoimipaikka, postort, sted, thanh pho, kota kabupaten, จังหวัด, 縣市, 县市, город, πολη, 市区町村, 市町村, 市, 城市, 도시, locality, village,
         nom de (la )?ville, עיר, المدينة, ortschaft, il, municipality""",
@@ -159,7 +160,7 @@ _PHRASES = {
         vestiging(snaam)?, filiaal, nazwa( ({_SKLEP}))?, sklepy?, salon, placowka,
         nazev( prodejny)?, prodejna, namn, navn, butik(s?namn|s?navn)?, butikk(s?navn)?, nimi,
         myymala, magaza( adi)?, adi, ad, nev, uzlet( neve)?, sube( adi)?, ten (cua hang|chi nhanh), 店舗名, 店名, 店舗, 名称, 名前, 支店名, 店舗名称, 门店名称,
-        门店, 店铺名称, 店铺, 매장명, 지점명, 이름, 매장, название( ({_SKLEP}))?, наименование, магазин, филиал,
+        门店, 店铺名称, 店铺, 매장명, 지점명, 이름, 매장, (название|наименование)( ({_SKLEP}))?, магазин, филиал,
         назва( магазину)?, найменування, naziv( poslovnice)?, poslovnica, trgovina, prodavnica,
         magazin, denumire( magazin)?, nazov( predajne)?, predajna, parduotuve, pavadinimas, kauplus,
         nama( toko)?, toko, ชื่อ, ชื่อ(ร้าน|สาขา), 門市名稱, 점포명?, اسم الفرع, الفرع, insegna, ragione sociale, razon social, nome fantasia,

@@ -55,7 +55,11 @@ def propose(file: File) -> Proposal:
 def _name(file: File, roles: Sequence[str]) -> Choice:
     if "name" in file.maps:
         return Choice(file.maps["name"], "as you say")
-    found = [place for place, role in enumerate(roles) if role == "name"]
+    found = [
+        place
+        for place, role in enumerate(roles)
+        if role == "name" and (file.columns[place].filled or not file.rows)
+    ]
     if not found:
         return Choice(None, "no column has names")
     place = min(found, key=lambda each: _rank_of_name(file, each))

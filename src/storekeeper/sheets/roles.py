@@ -13,6 +13,9 @@ _CODE = re.compile(r"[\d\s.,:/()+-]*\d[\d\s.,:/()+-]*|[A-Z]{1,4}[-_./]?\d+([-_./
 _HOUSE = re.compile(r"\d{1,5}( ?[-/] ?\d{1,5})? ?[A-Za-z]?")
 _SHORT = re.compile(r"\d{1,4}([/-]\d{1,4})? ?[A-Za-z]?")
 _LOCALITY = re.compile("locality|village|localite|localidad|localita")
+_PLACE = re.compile("location|standort|locatie|ubicacion|lokalizacja")
+_YES_OR_NO = {"yes", "no", "y", "n", "true", "false", "ja", "nein", "oui", "non", "si", "sí"}
+_TWO_WORDS = re.compile(r"[^\W\d_]{2,} [^\W\d_]{2,}")
 _STATE = re.compile(r"[A-Z]{2,3}")
 _PHONE = re.compile(r"[+(]?[\d\s()/.+-]{7,}")
 _MARKED_POSTCODE = re.compile(
@@ -22,7 +25,8 @@ _BEGINS_WITH_NUMBER = re.compile(r"\d{1,5}( ?[-/] ?\d{1,5})?[A-Za-z]?,? (?=[^\W\
 _STREET_WORDS = re.compile(
     r"(stra(ß|ss)e|gasse|allee|str\.|straat|laan|plein|g(a|ä)tan|v(ä|æ)gen|vej|gade)( |$)"
     r"|\b(street|road|avenue|lane|blvd|rue|calle|avenida|rua|via|viale|ul\.|ulica|улица|ул\.) "
-    r"|\b(street|road|avenue|lane|st|rd|ave|blvd|hwy|weg|platz)\.?$|[都道府県市区町村丁省区路街號号]",
+    r"|\b(street|road|avenue|lane|st|rd|ave|blvd|hwy|weg|platz)\.?$"
+    r"|[都道府県市区町村丁省区路街號号].*[\d一二三四五六七八九十]",
     re.IGNORECASE,
 )
 _POSTCODE = re.compile(r"([A-Z]{1,2}[- ]?)?\d{2,5}([- ]?\d{2,4})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}")
@@ -66,6 +70,7 @@ def roles_of(file: File) -> list[str]:
     _find_house_numbers(file, roles)
     _find_postcodes(file, roles)
     _tell_states(file, roles)
+    _tell_towns(file, roles)
     _tell_localities(file, roles)
     _tell_keys_from_names(file, roles)
     if "name" not in roles:
@@ -144,18 +149,30 @@ def _find_postcodes(file: File, roles: list[str]) -> None:
 
 
 def _tell_states(file: File, roles: list[str]) -> None:
-    """A number is not a state. Where a file has countries too, a region next to the town that is
-    written like `TX` is a state."""
+    """A number is neither a state nor a town. A region next to the town that is written like `TX`
+    is a state where a file has countries too, or where the postcode stands right of it."""
     for place, role in enumerate(roles):
-        if role == "state" and _are(file.columns[place], _NUMBER):
+        if role in ("state", "city") and _are(file.columns[place], _NUMBER):
             roles[place] = "region"
-    if {"state", "county"} & set(roles) or not {"country", "city"} <= set(roles):
+    if {"state", "county"} & set(roles) or "city" not in roles:
         return
     for place in (roles.index("city") + 1, roles.index("city") - 1):
         is_next = 0 <= place < len(roles) and roles[place] == "region"
-        if is_next and _are(file.columns[place], _STATE):
+        is_part = "country" in roles or roles[place + 1 : place + 2] == ["postcode"]
+        if is_next and is_part and _are(file.columns[place], _STATE):
             roles[place] = "state"
             return
+
+
+def _tell_towns(file: File, roles: list[str]) -> None:
+    """A column `Location` next to another one of names is the town, where there are streets or
+    postcodes, but no town."""
+    names = [place for place, role in enumerate(roles) if role == "name"]
+    places = [place for place in names if _PLACE.fullmatch(plain(file.columns[place].name))]
+    has_town = {"city", "place", "address"} & set(roles)
+    if has_town or not set(roles) & set(STRONG_ROLES) or not 0 < len(places) < len(names):
+        return
+    roles[places[0]] = "city"
 
 
 def _tell_localities(file: File, roles: list[str]) -> None:
@@ -168,7 +185,10 @@ def _tell_localities(file: File, roles: list[str]) -> None:
 
 def _tell_keys_from_names(file: File, roles: list[str]) -> None:
     """A column `Store` that has nothing but numbers or codes is a key, if another one has the
-    names."""
+    names. A column `N` of words is not a key."""
+    for place, role in enumerate(roles):
+        if role == "key" and _is_like(file.columns[place], _is_words):
+            roles[place] = ""
     names = [place for place, role in enumerate(roles) if role == "name"]
     codes = [place for place in names if _are(file.columns[place], _CODE)]
     if len(codes) < len(names):
@@ -199,7 +219,8 @@ def _find_by_cells(file: File, roles: list[str], table: set[int]) -> None:
         if _is_like(column, _is_address):
             roles[place] = "street" if "street" not in roles else "line 2"
         elif "street" in roles:
-            roles[place] = _place_of(column, roles, is_text=place in texts)
+            is_text = place in texts and 2 * column.filled > file.rows
+            roles[place] = _place_of(column, roles, is_text=is_text)
     if roles.count("street") == 1 and not {"city", "postcode", "line 2"} & set(roles):
         roles[roles.index("street")] = "address"
 
@@ -218,7 +239,7 @@ def _place_of(column: Column, roles: Sequence[str], *, is_text: bool) -> str:
         role = "postcode"
     elif _are(column, _STATE) and "city" in roles:
         role = "state"
-    elif is_text:
+    elif is_text and not _are(column, _STATE):
         role = "city"
     else:
         role = ""
@@ -238,8 +259,15 @@ def cells_of(column: Column) -> list[str]:
 
 def _is_text(column: Column) -> bool:
     cells = cells_of(column)
+    if not cells or "://" in cells[0] or cells[0].startswith(("www.", "[", "{")):
+        return False
     words = [cell for cell in cells if any(map(str.isalpha, cell)) and "@" not in cell]
-    return bool(cells) and 2 * len(words) > len(cells) and "://" not in cells[0]
+    return 2 * len(words) > len(cells) and not {cell.casefold() for cell in cells} <= _YES_OR_NO
+
+
+def _is_words(cell: str) -> bool:
+    """Return whether a cell has two words next to each other."""
+    return _TWO_WORDS.search(cell) is not None
 
 
 def _is_like(column: Column, is_one: Callable[[str], bool]) -> bool:
