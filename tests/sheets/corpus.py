@@ -191,6 +191,17 @@ CORPUS: dict[str, Callable[[], File]] = {
         b'{"name":7}\n{"name":"B"}\n', None, "1 name is not a text: line 1 '7'"
     ),
     "JSON lines, broken": lambda: File(b'{"name":"A"}\n[1]\n', None, "line 2: not a JSON object"),
+    "JSON over several lines": lambda: File(
+        b'{\n"stores": [\n{"name": "A"}]}\n', None, "line 1: not a JSON object in one line: save"
+    ),
+    "JSON with a list": lambda: File(
+        b'{"total": 1, "stores": [{"name": "A"}]}\n', None, 'object of JSON with the list "stores"'
+    ),
+    "GeoJSON": lambda: File(
+        b'{"type": "FeatureCollection", "name": "Stores", "features": []}\n',
+        None,
+        "This is GeoJSON",
+    ),
     "XLSX": lambda: File(workbook(*HEADED)),
     "XLSX with numbers, dates and truths": lambda: File(
         workbook(["name", "address"], [1757, 12.5], [True, "x"]), [("1757", "12.5"), ("TRUE", "x")]

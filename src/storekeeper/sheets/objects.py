@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from storekeeper.domain.problems import shown
 from storekeeper.sheets import FIELDS, BadFile, Record
 from storekeeper.sheets.cells import NoText
 
 _SAMPLE = 100
 """Objects whose keys are the columns, with the fields of a store."""
+
+_SAVE = "save the list of stores as an array, or each store as an object in a line of its own"
 
 _BETWEEN = re.compile(r"[ \t\r\n,]*+")
 """What stands between the objects of an array."""
@@ -44,9 +47,28 @@ def _records(objects: Numbered) -> Iterator[Record]:
 
 
 def _objects(lines: Iterator[str]) -> Numbered:
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield number, _object(line, number)
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    for place, (number, line) in enumerate(numbered):
+        try:
+            record = _object(line, number)
+        except BadFile as error:
+            raise error if place else BadFile(f"{error} in one line: {_SAVE}") from None
+        if place == 0:
+            _refuse_wrapper(record)
+        yield number, record
+
+
+def _refuse_wrapper(record: Mapping[str, object]) -> None:
+    """Raise BadFile if the first object is not a store, but has a list of them."""
+    if record.get("type") == "FeatureCollection":
+        raise BadFile("This is GeoJSON: save its list of stores as CSV")
+    lists = [name for name, cell in record.items() if _is_list_of_objects(cell)]
+    if lists and "name" not in map(str.casefold, record):
+        raise BadFile(f'This is one object of JSON with the list "{shown(lists[0], 40)}": {_SAVE}')
+
+
+def _is_list_of_objects(cell: object) -> bool:
+    return isinstance(cell, NoText) and cell.startswith("[{")
 
 
 def _items(text: str) -> Numbered:
