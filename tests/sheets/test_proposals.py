@@ -145,6 +145,20 @@ FOUND_OUTSIDE = {
         "{Street}, {Locality}, {Region} {Postal Code}",
         "name",
     ),
+    "streets right of a blank column": List(
+        "Comuna,Local,,Direccion,Horario",
+        "Concepción,Farmacia #,,Cervantes #,09:00",
+        "Local",
+        "{Direccion}, {Comuna}",
+        "name",
+    ),
+    "answers, which are not names": List(
+        "masterBranch,branchCode,address,unidade",
+        'Não,72#,"Avenida Gazetta, #",CVC #',
+        "unidade",
+        "address",
+        "branchCode",
+    ),
     "a sales region next to the town": List(
         "Name,Street,Town,Region", "Shop #,# High St,York,NE", "Name", "{Street}, {Town}", "name"
     ),
@@ -459,6 +473,7 @@ WITHOUT_HEADER = {
         "Shop #,# High St,YO1 #AA,Yes,No,LAL",
         ("1", "{2}, {3}"),
     ),
+    "the country left of the names": ("#,CZ,Shop number #", ("3", None)),
     "the address first": ('"# High St, York",Shop #', ("2", "1")),
     "streets without numbers, stores called Shop 1 and so on": (
         "Shop #,Hauptstraße,Köln",

@@ -70,7 +70,7 @@ _PHRASES = {
         maa, ulke, orszag, zeme, 国, 国名, 国家, 국가, страна, χωρα""",
     "state": r"""
         (federal |us )?states?( code| name)?, (state )?provinc(e|ia)( code| name)?, state province,
-        province state, state region, prov, bundesland, kanton, canton, departement, estado, uf,
+        province state, state region, prov, bundesland, kanton, canton, departement, estado, entidad( federativa)?, uf,
         wojewodztwo, prefecture, st, state or province, administrative area( level 1)?, provincie,
         都道府県, 省, 省份, область, край, province territory""",
     "county": "county( name)?, comte, comitat, judet, megye, fylke, lan",

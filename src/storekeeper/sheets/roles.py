@@ -14,8 +14,10 @@ _HOUSE = re.compile(r"\d{1,5}( ?[-/] ?\d{1,5})? ?[A-Za-z]?")
 _SHORT = re.compile(r"\d{1,4}([/-]\d{1,4})? ?[A-Za-z]?")
 _LOCALITY = re.compile("locality|village|localite|localidad|localita")
 _PLACE = re.compile("location|standort|locatie|ubicacion|lokalizacja")
-_YES_OR_NO = {"yes", "no", "y", "n", "true", "false", "ja", "nein", "oui", "non", "si", "sí"}
+_YES_OR_NO = set("yes no y n true false ja nein oui non si sí sim nao não".split())
+_STREETS = {"address", "street"}
 _TWO_WORDS = re.compile(r"[^\W\d_]{2,} [^\W\d_]{2,}")
+_COUNTRY = re.compile(r"[A-Z]{2}")
 _STATE = re.compile(r"[A-Z]{2,3}")
 _PHONE = re.compile(r"[+(]?[\d\s()/.+-]{7,}")
 _MARKED_POSTCODE = re.compile(
@@ -88,8 +90,8 @@ def _role(column: Column) -> str:
 
 def _table(file: File) -> set[int]:
     """Return the places of the columns of one table. If there are several with an empty column
-    between them, it is the first that has names of stores; if only a later one has addresses, the
-    empty column means nothing, and all columns are one table."""
+    between them, it is the first that has names of stores; if only a later one has the addresses,
+    the empty column means nothing, and all columns are one table."""
     tables: list[set[int]] = [set()]
     for place, column in enumerate(file.columns):
         if column.is_empty:
@@ -99,13 +101,19 @@ def _table(file: File) -> set[int]:
     every = set(range(len(file.columns)))
     for number, table in enumerate(tables):
         roles = _roles_in(file, table)
-        if "name" not in roles or len(table) < 2:
-            continue
-        later = _roles_in(file, set[int]().union(*tables[number + 1 :]))
-        has_address = not roles.isdisjoint(STRONG_ROLES)
-        is_whole = has_address or later.isdisjoint(STRONG_ROLES)
-        return table if is_whole else every
+        if "name" in roles and len(table) > 1:
+            later = _roles_in(file, set[int]().union(*tables[number + 1 :]))
+            return table if _is_whole(roles, later) else every
     return every
+
+
+def _is_whole(roles: set[str], later: set[str]) -> bool:
+    """Return whether a table with names has its addresses, so that the columns right of it are
+    another one: these may have the streets, if they have no names."""
+    has_streets = not roles.isdisjoint(_STREETS)
+    if not has_streets and "name" not in later and not later.isdisjoint(_STREETS):
+        return False
+    return not roles.isdisjoint(STRONG_ROLES) or later.isdisjoint(STRONG_ROLES)
 
 
 def _roles_in(file: File, table: Iterable[int]) -> set[str]:
@@ -185,9 +193,11 @@ def _tell_localities(file: File, roles: list[str]) -> None:
 
 def _tell_keys_from_names(file: File, roles: list[str]) -> None:
     """A column `Store` that has nothing but numbers or codes is a key, if another one has the
-    names. A column `N` of words is not a key."""
+    names. A column `N` of words is not a key, and `Main branch` with yes and no has no names."""
     for place, role in enumerate(roles):
-        if role == "key" and _is_like(file.columns[place], _is_words):
+        column = file.columns[place]
+        is_words = role == "key" and _is_like(column, _is_words)
+        if is_words or (role == "name" and _are_answers(column)):
             roles[place] = ""
     names = [place for place, role in enumerate(roles) if role == "name"]
     codes = [place for place in names if _are(file.columns[place], _CODE)]
@@ -262,7 +272,14 @@ def _is_text(column: Column) -> bool:
     if not cells or "://" in cells[0] or cells[0].startswith(("www.", "[", "{")):
         return False
     words = [cell for cell in cells if any(map(str.isalpha, cell)) and "@" not in cell]
-    return 2 * len(words) > len(cells) and not {cell.casefold() for cell in cells} <= _YES_OR_NO
+    is_code = _are(column, _COUNTRY)
+    return 2 * len(words) > len(cells) and not is_code and not _are_answers(column)
+
+
+def _are_answers(column: Column) -> bool:
+    """Return whether a column has nothing but yes and no."""
+    cells = {cell.casefold() for cell in cells_of(column)}
+    return bool(cells) and cells <= _YES_OR_NO
 
 
 def _is_words(cell: str) -> bool:
