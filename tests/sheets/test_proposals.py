@@ -153,11 +153,11 @@ FOUND_OUTSIDE = {
         "name",
     ),
     "answers, which are not names": List(
-        "masterBranch,branchCode,address,unidade",
-        'Não,72#,"Avenida Gazetta, #",CVC #',
-        "unidade",
+        "masterBranch,branch,address",
+        'Não,72#,"Avenida Gazetta, #"',
+        "branch",
         "address",
-        "branchCode",
+        "name",
     ),
     "a sales region next to the town": List(
         "Name,Street,Town,Region", "Shop #,# High St,York,NE", "Name", "{Street}, {Town}", "name"
@@ -473,7 +473,7 @@ WITHOUT_HEADER = {
         "Shop #,# High St,YO1 #AA,Yes,No,LAL",
         ("1", "{2}, {3}"),
     ),
-    "the country left of the names": ("#,CZ,Shop number #", ("3", None)),
+    "the country left of the names": ('#,CZ,"Brno, Masarykova #"', ("3", None)),
     "the address first": ('"# High St, York",Shop #', ("2", "1")),
     "streets without numbers, stores called Shop 1 and so on": (
         "Shop #,Hauptstraße,Köln",
