@@ -7,6 +7,7 @@
     npm install --prefix /tmp/peers/nocodb nocodb
     ln -s NODE /tmp/peers/node                         # the folder of a Node that Directus supports
     cp pocketbase /tmp/peers/                          # its release is one file
+    apt-get install libreoffice-calc python3-uno       # for the shared sheet
     .venv/bin/python -m bench.jobs.run /tmp/peers
 
 Each program keeps its data in a temporary folder, and listens on 127.0.0.1. A peer that is not
@@ -16,12 +17,13 @@ installed is left out.
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from bench.jobs import jobs
+from bench.jobs import jobs, shared_sheet
 from bench.jobs.directus import Directus
 from bench.jobs.fastapi import FastApi
 from bench.jobs.json_server import JsonServer
@@ -86,14 +88,18 @@ def main() -> None:
     """Run the peers that are installed."""
     programs = Path(sys.argv[1]).resolve()
     only = set(sys.argv[2:])
+    runs: dict[str, Callable[[], dict[str, str]]] = {
+        kind.name: partial(results, kind, programs) for kind in PEERS
+    }
+    runs[shared_sheet.NAME] = shared_sheet.results
     found: dict[str, dict[str, str]] = {}
-    for kind in PEERS:
-        if only and kind.name not in only:
+    for name, run in runs.items():
+        if only and name not in only:
             continue
         try:
-            found[kind.name] = results(kind, programs)
+            found[name] = run()
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
-            print(f"{kind.name} is left out, it does not start: {error}", file=sys.stderr)
+            print(f"{name} is left out, it does not start: {error}", file=sys.stderr)
     text = f"Run on {datetime.now(UTC):%d %B %Y}.\n\n{table(found)}"
     print(text)
     if not only:
