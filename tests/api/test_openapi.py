@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -392,6 +393,32 @@ def test_the_pattern_of_a_moment_takes_what_the_service_takes() -> None:
     ):
         with nullcontext() if re.search(pattern, asked) else pytest.raises(InvalidInput):
             query.parse_store_query(f"at={asked}".encode().replace(b" ", b"+"))
+
+
+CURSORS = [
+    "",
+    "0",
+    "7",
+    "7.abcdefgh",
+    "9" * 18,
+    "now",
+    "-1",
+    "07",
+    "7.",
+    "7.abc",
+    "7.ABCDEFGH",
+    "x",
+]
+
+
+@pytest.mark.parametrize("name", ["from", "to"])
+def test_the_patterns_of_an_undo_take_what_the_service_takes(name: str) -> None:
+    parameters = DOCUMENT["paths"]["/api/imports/undo"]["post"]["parameters"]
+    [pattern] = [each["schema"]["pattern"] for each in parameters if each.get("name") == name]
+    for cursor in CURSORS:
+        asked = urlencode({"from": "1", "to": "1"} | {name: cursor}).encode()
+        with nullcontext() if re.search(pattern, cursor) else pytest.raises(InvalidInput):
+            query.parse_undo_query(asked)
 
 
 async def test_a_parameter_of_the_query_may_be_empty_and_the_document_says_so(
