@@ -150,6 +150,9 @@ CORPUS: dict[str, Callable[[], File]] = {
     "empty rows at the end": lambda: File(
         b"name,address\nA,1 Road\n" + b",\n" * 1000, [("A", "1 Road")]
     ),
+    "more blank lines than a sheet has rows": lambda: File(
+        b"name\nA\n" + b"\n" * 1_048_577, None, "more than 1,048,576 lines are blank"
+    ),
     "names of 31 characters": lambda: File(
         ("name\n" + "".join(f"{'x' * 29}{number:02}\n" for number in range(50))).encode(),
         None,
@@ -210,6 +213,9 @@ CORPUS: dict[str, Callable[[], File]] = {
         workbook(
             write=lambda sheet: [sheet.write_row(5 + at, 3, row) for at, row in enumerate(HEADED)]
         )
+    ),
+    "XLSX, cells that share one long text": lambda: File(
+        workbook(["name"], ["A", *["x" * 32_767] * 129]), None, "line 2: its cells have more than"
     ),
     "XLSX with formulas": lambda: File(
         workbook(

@@ -12,6 +12,9 @@ from storekeeper.sheets.delimiters import declared
 
 MAX_CELL_LENGTH = 2**20
 
+MAX_BLANK_LINES = 1_048_576
+"""Blank lines of a file: as many rows as a sheet of XLSX has, which may be saved as CSV."""
+
 _MARK = '"'
 _BLANK = " \t\u00a0"
 _MARKS = re.compile('"+')
@@ -21,8 +24,14 @@ def records(lines: Iterator[str], delimiter: str) -> Iterator[Record]:
     """Yield the rows that are not blank. Raises BadFile."""
     csv.field_size_limit(MAX_CELL_LENGTH)
     numbered = _Lines(lines)
+    blank = 0
     while line := numbered.next():
         number = numbered.number
+        if not line.strip():
+            blank += 1
+            if blank > MAX_BLANK_LINES:
+                raise BadFile(f"line {number}: more than {MAX_BLANK_LINES:,} lines are blank")
+            continue
         if number == 1 and declared(line):
             continue
         cells = _cells(line, delimiter, numbered)

@@ -12,6 +12,8 @@ from storekeeper.sheets.merges import Merges
 
 MAX_COLUMN = 16_384
 MAX_CELL_LENGTH = 2**20
+MAX_ROW_LENGTH = 4 * 2**20
+"""Characters of a cell, and of a row: its cells may all have one text that they share."""
 
 _MAX_PARTS = MAX_CELL_LENGTH // 128
 """Pieces of a cell that the parser tells one by one: each has a line, or some kilobytes."""
@@ -121,7 +123,14 @@ class SheetReader:
                 self._cells.append(cell)
         elif local == "rPh":
             self._is_reading = False
-        elif local == "row" and any(map(_has_content, self._cells)):
+        elif local == "row":
+            self._end_row()
+
+    def _end_row(self) -> None:
+        if sum(map(len, self._cells)) > MAX_ROW_LENGTH:  # type: ignore[arg-type]  # all are texts
+            message = f"line {self._number}: its cells have more than {MAX_ROW_LENGTH:,} characters"
+            raise BadFile(message)
+        if any(map(_has_content, self._cells)):
             self._merges.fill(self._number, self._cells)
             self._rows.append((self._number, self._cells))
 
