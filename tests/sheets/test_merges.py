@@ -54,6 +54,20 @@ def test_a_name_or_a_key_that_is_merged_is_not_a_second_store() -> None:
     assert keyed == [first, (None, None, [f"name {says}", f"No {says}"])]
 
 
+def test_rejects_have_no_name_or_key_that_is_merged_with_the_row_above() -> None:
+    def write(sheet: Any) -> None:
+        sheet.merge_range("A2:A3", 7)
+        sheet.merge_range("B2:B3", "Harbour")
+        sheet.merge_range("D2:D3", "Portsmouth")
+        sheet.write_column("C2", ["1 Quay", "2 Quay"])
+
+    data = workbook(["No", "Name", "Street", "Town"], write=write)
+    layout = Layout(match="No", map={"address": "{Street}, {Town}"})
+    rows = SheetRows(open_sheet(io.BytesIO(data), layout), layout)
+    _, _, line = rows.rejects([(3, "merged")])
+    assert line.decode() == ",,2 Quay,Portsmouth,merged\r\n"
+
+
 def test_a_header_may_be_merged_with_the_row_of_its_groups() -> None:
     def write(sheet: Any) -> None:
         sheet.merge_range("A1:A2", "Store no.")

@@ -8,7 +8,7 @@ from storekeeper.domain.intake import KEY_PREFIX
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import FIELDS, BadFile
-from storekeeper.sheets.cells import BadCell
+from storekeeper.sheets.cells import BadCell, MergedCell
 
 Cell = Callable[[Sequence[object]], object]
 """Returns the value of a field in the cells of a row. Raises TooLong."""
@@ -85,6 +85,17 @@ class Columns:
             return field, self.fields.get(field)
         name, cell = self._keyed(match, "match")
         return heading_of_keys(name), cell
+
+    def without_merged(self, cells: list[object]) -> list[object]:
+        """Return the cells of a row, but no name and no key that is that of the row above: it
+        would make a second store of the same name."""
+        columns = (self.fields.get("name"), self.key, self.attach)
+        try:
+            found = [column(cells) for column in columns if column]
+        except TooLong:
+            return cells
+        merged = [cell for cell in found if type(cell) is MergedCell]
+        return ["" if any(cell is each for each in merged) else cell for cell in cells]
 
     def _keyed(self, column: str, parameter: str) -> tuple[str, Cell]:
         """Return the name of a column with keys, as the file has it, and the cell that has one."""

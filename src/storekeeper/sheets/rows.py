@@ -275,7 +275,7 @@ class SheetRows:
             if reject is None:
                 return
             if line == reject[0]:
-                padded = cells + [""] * (len(names) - len(cells))
+                padded = self.columns.without_merged(cells + [""] * (len(names) - len(cells)))
                 line_cells = [padded[place] for place in kept]
                 line_cells.append(reject[1])
                 line_cells += padded[len(names) :]
