@@ -547,7 +547,7 @@ def test_titles_above_the_columns_are_no_rows_and_rejects_need_no_options(
     assert done.returncode == 0
     told = done.stderr.decode()
     assert "1 Filiale is missing: line 6" in told
-    assert "Lines 1 to 3 are above the names of the columns, so not imported: " in told
+    assert "Rows 1 to 3 are above the names of the columns, so not imported: " in told
     fixed = rejects.read_text(encoding="utf-8-sig").splitlines()
     assert fixed == [
         "Filiale,Straße,Ort,Telefon,problem",

@@ -214,7 +214,7 @@ def test_what_is_unsaid_is_asked_with_the_line_that_would_do_it(name: str) -> No
 def test_a_sum_below_the_list_is_said() -> None:
     notes = look((FILES / "06-titles.csv").read_bytes()).notes
     assert notes == [
-        "Line 32 looks like a sum; delete the row, or it becomes a store: Total, 25 stores"
+        "Row 32 looks like a sum; delete the row, or it becomes a store: Total, 25 stores"
     ]
 
 

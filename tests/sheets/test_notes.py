@@ -18,12 +18,12 @@ STORES = "".join(f"{number},S{number},{number} High St,York\n" for number in ran
 LAYOUT = Layout(map={"name": "Name", "address": "Address"})
 
 HINTS = {
-    "(Required),(Required),(Optional),\n": "Line 2 is part of the header, so not imported: "
+    "(Required),(Required),(Optional),\n": "Row 2 is part of the header, so not imported: "
     "(Required), (Required), (Optional)",
-    "Text (30),text,Text(max 100),String*\n": "Line 2 is part of the header, so not imported: "
+    "Text (30),text,Text(max 100),String*\n": "Row 2 is part of the header, so not imported: "
     "Text (30), text, Text(max 100), String*",
-    "1,2,3,4\n": "Line 2 is part of the header, so not imported: 1, 2, 3, 4",
-    "Zahl,Pflichtfeld,optional,\n1,2,3,4\n": "Lines 2 to 3 are part of the header, so not imported:"
+    "1,2,3,4\n": "Row 2 is part of the header, so not imported: 1, 2, 3, 4",
+    "Zahl,Pflichtfeld,optional,\n1,2,3,4\n": "Rows 2 to 3 are part of the header, so not imported:"
     " Zahl, Pflichtfeld, optional",
 }
 NO_HINTS = {
@@ -71,7 +71,7 @@ def test_a_header_that_occurs_again_is_a_bad_row_and_no_store() -> None:
     assert found.rows == 14
     assert found.match.value == "No"
     assert found.notes == [
-        "Bad rows, because they have the names of the columns again: 2, the first in line 14"
+        "Bad rows, because they have the names of the columns again: 2, the first is row 14"
     ]
     read = list(rows_of(text))
     wrong = {row.line: decode_wrong(row.wrong) for row in read if row.wrong}
@@ -91,7 +91,7 @@ def test_a_store_called_like_its_column_is_a_store() -> None:
 def test_a_row_that_counts_the_stores_is_said_to_look_like_a_sum() -> None:
     for text in SUMS:
         [note] = look(f"{HEADER}{STORES}{text},,,\n".encode()).notes
-        assert note == f"Line 14 looks like a sum; delete the row, or it becomes a store: {text}"
+        assert note == f"Row 14 looks like a sum; delete the row, or it becomes a store: {text}"
     for text in NO_SUMS:
         assert look(f"{HEADER}{STORES}99,{text},1 St,York\n".encode()).notes == []
 

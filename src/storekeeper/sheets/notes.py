@@ -102,7 +102,7 @@ def look_notes(
     if rows.headers_again:
         notes.append(
             f"Bad rows, because they have the names of the columns again: {rows.headers_again:,},"
-            f" the first in line {rows.first_header_again}"
+            f" the first is row {rows.first_header_again}"
         )
     return [*notes, *_notes_on_sums(last)]
 
@@ -130,7 +130,7 @@ def _notes_on_sums(last: Iterable[Record]) -> list[str]:
         if any(map(_is_sum, texts)):
             told = named([text for text in texts if text])
             notes.append(
-                f"Line {line} looks like a sum; delete the row, or it becomes a store: {told}"
+                f"Row {line} looks like a sum; delete the row, or it becomes a store: {told}"
             )
     return notes
 
@@ -150,11 +150,11 @@ def _is_sum(text: str) -> bool:
 def _not_imported(records: Sequence[Record], what: str) -> str:
     """Return a note about rows that stand together, with the cells of the first."""
     line, cells = records[0]
-    lines = f"Line {line} is"
+    rows = f"Row {line} is"
     if len(records) > 1:
-        lines = f"Lines {line} to {records[-1][0]} are"
+        rows = f"Rows {line} to {records[-1][0]} are"
     told = named([text for cell in cells if (text := text_of(cell).strip())])
-    return f"{lines} {what}, so not imported: {told}"
+    return f"{rows} {what}, so not imported: {told}"
 
 
 def named(names: Sequence[str]) -> str:

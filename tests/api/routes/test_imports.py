@@ -316,7 +316,7 @@ async def test_the_report_and_its_replay_say_what_the_file_has_besides_its_rows(
             assert done["created"] == 1
             assert (done["unused"], done["dropped"]) == (["Suite", "Phone"], ["Suite"])
             assert done["notes"] == [
-                "Line 1 is above the names of the columns, so not imported: Our stores"
+                "Row 1 is above the names of the columns, so not imported: Our stores"
             ]
         assert "changes" not in done, "of a replay"
         assert await names(service) == ["Alpha"]
