@@ -69,10 +69,11 @@ class Application:
         connection's others."""
         try:
             plan = request.plan or self._plan(request)
-            admitted = plan.admit()
-            if isinstance(admitted, Response):
-                return admitted
-            request.token_number = admitted
+            if plan.claim is not None:
+                admitted = plan.claim()
+                if isinstance(admitted, Response):
+                    return admitted
+                request.token_number = admitted
             if request.is_proxied:
                 request.user = plan.user
                 if plan.user_refusal:
@@ -125,7 +126,7 @@ class Application:
         """Give a request its plan, which is that of an earlier one with the same head."""
         route = match_route(request.target.partition(b"?")[0])
         head, method = request.head, request.method
-        plan = self._plans.get(head, method, route) if head else None
+        plan = self._plans.get((head, method, route)) if head else None
         if plan is None:
             plan = self.plan(method, route, request.headers)
             if head:

@@ -85,10 +85,8 @@ class PlanCache:
     def __init__(self) -> None:
         self._plans: dict[tuple[Head, str, Route | None], RequestPlan] = {}
         self._size = 0
-
-    def get(self, head: Head, method: str, route: Route | None) -> RequestPlan | None:
-        """Return the plan of such a request if it is remembered."""
-        return self._plans.get((head, method, route))
+        self.get = self._plans.get
+        """Returns the plan of a head, a method and a route if it is remembered."""
 
     def put(self, head: Head, method: str, route: Route | None, plan: RequestPlan) -> None:
         """Remember a plan with its head, which counts again with each of its plans."""

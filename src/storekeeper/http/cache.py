@@ -36,13 +36,16 @@ class ResponseCache:
     def get(self, request: bytes) -> Cached | None:
         """Return the response to these bytes if it is cached and the stores are the same."""
         cached = self._responses.get(request)
-        if cached is None or self._is_valid():
-            return cached
-        return None
+        if cached is not None and self._current() != self._numbers:
+            self._begin_again()
+            return None
+        return cached
 
     def put(self, request: bytes, response: Cached) -> None:
         """Cache a response that was read in the transaction that is under way."""
-        if len(response.rest) > MAX_RESPONSE_BYTES or not (self._is_valid() or self._numbers):
+        if self._current() != self._numbers:
+            self._begin_again()
+        if self._numbers is None or len(response.rest) > MAX_RESPONSE_BYTES:
             return
         size = len(request) + len(response.rest)
         if self._size + size > MAX_CACHED_BYTES:
@@ -50,14 +53,10 @@ class ResponseCache:
         self._responses[request] = response
         self._size += size
 
-    def _is_valid(self) -> bool:
-        """Drop all responses unless they are of the current numbers; return whether they were."""
-        numbers = self._current()
-        is_valid = numbers is not None and numbers == self._numbers
-        if not is_valid:
-            self.drop()
-            self._numbers = numbers
-        return is_valid
+    def _begin_again(self) -> None:
+        """Drop all responses: they are of other numbers."""
+        self.drop()
+        self._numbers = self._current()
 
     def drop(self) -> None:
         """Forget all responses."""

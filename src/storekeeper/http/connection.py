@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
             self.exchange.stop()  # a client that asks for something else listens no longer
         if self.reader.phase is Phase.DISCARDING or unread.is_refused:
             return
-        unread.append(data)
+        unread.data += data
         self.runtime.arrivals.add(self, len(data))
 
     def eof_received(self) -> bool:
@@ -244,7 +244,9 @@ class Connection(asyncio.Protocol):
             if response.stop is not None and (self.draining or self.runtime.is_draining()):
                 response.stop()
                 response = _ENDS
-            close = self._is_last(request)
+            close = not request.keep_alive
+            if self.draining or self.half_closed:
+                close = close or self._is_last()
             if response.stream is not None and request.method != "HEAD":
                 self._begin_stream(self._occupy(request, began), response, close=close)
                 return
@@ -282,12 +284,9 @@ class Connection(asyncio.Protocol):
         self.unread.request = request
         return exchange
 
-    def _is_last(self, request: Request) -> bool:
-        """Return whether the connection closes after this request's response."""
-        if not request.keep_alive:
-            return True
-        ends = self.draining or self.half_closed
-        return ends and self.reader.phase is Phase.IDLE and not self.unread.has_request()
+    def _is_last(self) -> bool:
+        """Return whether the client began no request after this one."""
+        return self.reader.phase is Phase.IDLE and not self.unread.has_request()
 
     def _close(self) -> None:
         """Close after a complete response, which was the last one."""

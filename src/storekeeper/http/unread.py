@@ -38,10 +38,6 @@ class Unread:
         """Return whether a request begins in them; an empty line begins none."""
         return bool(self.data[self.position :].strip(b"\r\n"))
 
-    def append(self, data: bytes) -> None:
-        """Add what arrived."""
-        self.data += data
-
     def clear(self) -> None:
         """Forget them."""
         self.data = b""

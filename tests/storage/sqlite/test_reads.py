@@ -102,3 +102,25 @@ def test_a_long_list_ends_when_the_version_goes_backwards(tmp_path: Path) -> Non
         restore(backup, path)
         with pytest.raises(Unavailable, match="restored while the list was read"):
             asyncio.run(whole(listing))
+
+
+def test_a_read_that_breaks_off_in_a_statement_leaves_no_old_transaction(tmp_path: Path) -> None:
+    """Whatever ended it: the next read would see what was there then."""
+    path = tmp_path / "stores.db"
+    make_file(path)
+    load(f"sqlite:///{path}", [Payload("A")] * 3)
+    with closing(connections.connect(path, reader=True)) as connection:
+        reader = reads.Reader(connection)
+        reader.in_batch = True
+
+        def breaks_off() -> None:
+            reader.numbers()
+            next(reader._execute("SELECT id FROM stores"))
+            raise MemoryError
+
+        for total in (3, 4, 5):
+            with pytest.raises(MemoryError):
+                reader.read(breaks_off)
+            assert reader.read(reader.state).total == total
+            reader.end()
+            load(f"sqlite:///{path}", [Payload("B")])

@@ -5,6 +5,7 @@ write that was acknowledged before its batch began, by any process.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar, TypeVarTuple
 
 import apsw
@@ -37,15 +38,13 @@ class ReadTransaction:
     ) -> None:
         self._connection = connection
         self._translate = translate
-        self._execute = connection.execute
+        self._open()
         self.in_batch = False
         """Whether a read leaves its transaction to the reads after it."""
         self.known: Numbers | None = None
         """The numbers of the transaction, if there is one."""
         self.now = 0
         """The time when they were read, in ms since 1970: later moments cannot be read."""
-        self._holding: apsw.Cursor | None = None
-        """The statement that read the numbers: the transaction lasts until it is closed."""
         self._error: apsw.Error | None = None
         """Why this batch has no transaction: only its first read waits for a lock."""
         self._execute("SELECT epoch FROM collection").fetchall()  # now the log and its index exist
@@ -54,9 +53,11 @@ class ReadTransaction:
         """Return what `read` returns, in the transaction of the batch or one of its own."""
         try:
             return read(*parameters)
-        except READ_ERRORS as error:
-            self._end()
-            raise self._translate(error) from None
+        except Exception as error:
+            self._break_off()
+            if isinstance(error, READ_ERRORS):
+                raise self._translate(error) from None
+            raise
         finally:
             if not self.in_batch:
                 self.end()
@@ -68,7 +69,12 @@ class ReadTransaction:
     def end(self) -> None:
         """End the transaction; the next read begins another."""
         self._error = None
-        self._end()
+        if self.known is not None:
+            self.known = None
+            try:
+                next(self._numbers, None)
+            except apsw.Error:
+                self._break_off()
 
     def log_is_long(self) -> bool:
         """Return whether the log should begin again, which needs a moment without a read; asked
@@ -83,16 +89,27 @@ class ReadTransaction:
         if self._error is not None:
             raise self._error.with_traceback(None)
         try:
-            self._holding = self._execute(STATE)
-            self.known = next(self._holding)
+            self._numbers.execute(STATE)
+            self.known = next(self._numbers)
         except apsw.Error as error:
             self._error = error
             raise
         self.now = clock.now()
         return self.known
 
-    def _end(self) -> None:
+    def _open(self) -> None:
+        """Make the two cursors, which are kept: a new one for each read would cost as much as the
+        read."""
+        self._numbers = self._connection.cursor()
+        """Reads the numbers: the transaction lasts until this statement is at its end."""
+        self._cursor = self._connection.cursor()
+        """Reads all else, one statement after another."""
+        self._execute = self._cursor.execute
+
+    def _break_off(self) -> None:
+        """End the transaction, and a read in the middle of a statement."""
         self.known = None
-        if self._holding is not None:
-            self._holding.close(force=True)
-            self._holding = None
+        self._numbers.close(force=True)
+        self._cursor.close(force=True)
+        with suppress(apsw.ConnectionClosedError):  # the next read meets it too
+            self._open()

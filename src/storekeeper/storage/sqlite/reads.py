@@ -277,7 +277,6 @@ def _rows_of(found: apsw.Cursor) -> list[_Row] | None:
         rows.append(_Row(*values))
         size += len(rows[-1].address or "")
         if size > MAX_PAGE_BYTES:
-            found.close()
             return None
     return rows
 
