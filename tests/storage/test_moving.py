@@ -164,3 +164,13 @@ def test_a_second_move_that_fails_does_not_allow_what_the_first_refused(
         copy(source, target)  # which has the list
     with pytest.raises(CannotStart, match=MOVED):
         databases.database(source).prepare()
+
+
+def test_a_list_that_was_moved_is_moved_nowhere_else(source: str, target: str) -> None:
+    """Two lists with one epoch would both be written, and give one version to two changes."""
+    epoch = copy(source, target)[2]
+    with pytest.raises(StorekeeperError, match=MOVED):
+        copy(source, f"{target}.second")
+    assert not databases.database(f"{target}.second").exists()
+    assert databases.epoch(source, renew=True) != epoch
+    assert copy(source, f"{target}.second")[:2] == (3, 3)

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 from storekeeper.domain.changes import ChangesPage, ChangesQuery
 from storekeeper.domain.errors import (
+    MOVED_PROBLEM,
     CannotStart,
     Code,
     Missing,
@@ -262,14 +263,16 @@ def _frozen(
     origin: Database, reading: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[None]:
     """Refuse writes to a source that moves, before anything of it is read; allow them again if
-    nothing was copied."""
+    nothing was copied. Raises CannotStart if they are refused already: another database may have
+    the list and its epoch."""
     with reading():
-        is_mine = origin.freeze()
+        if not origin.freeze():
+            raise CannotStart(MOVED_PROBLEM)
     try:
         yield
     except BaseException as error:
         # With an unknown outcome, the target may have the list: two could be written then.
-        if is_mine and getattr(error, "outcome", None) is not Outcome.UNKNOWN:
+        if getattr(error, "outcome", None) is not Outcome.UNKNOWN:
             with reading():
                 origin.thaw(renew=False)
         raise
