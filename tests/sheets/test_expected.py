@@ -213,9 +213,7 @@ def test_what_is_unsaid_is_asked_with_the_line_that_would_do_it(name: str) -> No
 
 def test_a_sum_below_the_list_is_said() -> None:
     notes = look((FILES / "06-titles.csv").read_bytes()).notes
-    assert notes == [
-        "Row 32 looks like a sum; delete the row, or it becomes a store: Total, 25 stores"
-    ]
+    assert notes == ["Row 32 looks like a sum, but is read as a store: Total, 25 stores"]
 
 
 def test_an_import_says_what_it_cannot_tell_and_what_is_above_the_columns() -> None:

@@ -91,7 +91,7 @@ def test_a_store_called_like_its_column_is_a_store() -> None:
 def test_a_row_that_counts_the_stores_is_said_to_look_like_a_sum() -> None:
     for text in SUMS:
         [note] = look(f"{HEADER}{STORES}{text},,,\n".encode()).notes
-        assert note == f"Row 14 looks like a sum; delete the row, or it becomes a store: {text}"
+        assert note == f"Row 14 looks like a sum, but is read as a store: {text}"
     for text in NO_SUMS:
         assert look(f"{HEADER}{STORES}99,{text},1 St,York\n".encode()).notes == []
 

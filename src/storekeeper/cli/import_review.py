@@ -4,7 +4,7 @@ import sys
 
 from storekeeper.cli.import_report import tell
 from storekeeper.cli.rejects import Rejects
-from storekeeper.cli.terminal import ask, counted, print_line
+from storekeeper.cli.terminal import ask, counted, print_line, print_lines
 from storekeeper.domain.errors import CannotStart
 from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.sheets.reading import Reading
@@ -41,6 +41,7 @@ class Review:
         if not self._is_locked:
             if self._rows.unused and not (plan.options.match or plan.options.add):
                 print_line(NO_KEYS)
+            print_lines(self._rows.last_notes)
             tell(plan)
         self._rows.tell(plan.report)
         if self._describe:

@@ -1,11 +1,22 @@
 """Cells that are more than a text: what JSON and workbooks have and no store can."""
 
+import csv
+import io
+from collections.abc import Sequence
+
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 
 
 def text_of(cell: object) -> str:
     """Return a cell as a text, "" for None."""
     return "" if cell is None else str(cell)
+
+
+def csv_line(cells: Sequence[object]) -> bytes:
+    """Return cells as a row of CSV."""
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
 
 
 class NoText(str):

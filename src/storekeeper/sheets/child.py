@@ -21,7 +21,7 @@ from storekeeper.domain.stores import MAX_EXTERNAL_LENGTH
 from storekeeper.sheets import BadFile, protocol
 from storekeeper.sheets.headings import ADDRESS_ROLES, role_of
 from storekeeper.sheets.look import look_at, refuse_unsaid
-from storekeeper.sheets.notes import import_notes
+from storekeeper.sheets.notes import import_notes, notes_on_sums
 from storekeeper.sheets.protocol import (
     AskCells,
     AskLook,
@@ -126,7 +126,7 @@ def _batches(rows: SheetRows, file: int) -> Iterator[Rows]:
         if size >= protocol.BATCH_BYTES:
             yield Rows(batch, os.lseek(file, 0, os.SEEK_CUR))
             batch, size = [], 0
-    yield Rows(batch)
+    yield Rows(batch, notes=notes_on_sums(rows))
 
 
 def _length(row: SheetRow) -> int:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
+import msgspec
+
 from storekeeper.domain.intake import KEY_PREFIX
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.domain.stores import MAX_CONTENT_BYTES, MAX_EXTERNAL_LENGTH
@@ -19,6 +21,10 @@ MAX_COLUMNS = 16_384
 _MATCHED = ("id", "name")
 """The fields by which rows can be matched."""
 
+_MAX_ESCAPED = 6
+"""Bytes of a character in JSON, at most."""
+
+_encode = msgspec.json.Encoder().encode
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _MAX_SHOWN_COLUMNS = 20
 _BESIDE = " ,"
@@ -27,6 +33,14 @@ _BESIDE = " ,"
 
 class TooLong(Exception):
     """What a template makes of a row is longer than any field may be."""
+
+
+def check_size(content: Mapping[str, str]) -> None:
+    """Raise TooLong if a name and an address are too large."""
+    if sum(map(len, content.values())) * _MAX_ESCAPED < MAX_CONTENT_BYTES // 2:
+        return  # as nearly all are
+    if len(_encode(content)) > MAX_CONTENT_BYTES:
+        raise TooLong
 
 
 class Columns:

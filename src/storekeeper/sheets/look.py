@@ -1,13 +1,12 @@
 """What a file is: all that was found out about it, as one answer; and the refusal of a file that
 can be read in more than one way."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from urllib.parse import quote
 
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
-from storekeeper.sheets import FIELDS, BadFile, Record
+from storekeeper.sheets import FIELDS, BadFile
 from storekeeper.sheets.columns import unique
 from storekeeper.sheets.delimiters import DELIMITERS
 from storekeeper.sheets.look_types import (
@@ -18,7 +17,7 @@ from storekeeper.sheets.look_types import (
     Look,
     SampleRow,
 )
-from storekeeper.sheets.notes import MAX_LAST, look_notes, named
+from storekeeper.sheets.notes import look_notes, named
 from storekeeper.sheets.proposals import Proposal, propose
 from storekeeper.sheets.protocol import AskLook, Layout
 from storekeeper.sheets.records import Sheet
@@ -37,8 +36,7 @@ def look_at(sheet: Sheet, asked: AskLook) -> Look:
     rows.check()
     survey = Survey(len(rows.names))
     sample: list[SampleRow] = []
-    last: deque[Record] = deque(maxlen=MAX_LAST)
-    survey.add(_noted(rows, sample, last))
+    survey.add(_noted(rows, sample))
     columns = _columns(sheet, rows, survey)
     file = File(
         columns,
@@ -75,7 +73,7 @@ def look_at(sheet: Sheet, asked: AskLook) -> Look:
             if column.name and not use and not _is_made_up(sheet, column)
         ],
         dropped=proposal.dropped,
-        notes=look_notes(sheet, rows, proposal.dropped, last),
+        notes=look_notes(sheet, rows, proposal.dropped),
         unsaid=unsaid,
         parameters=parameters,
         command=as_options(parameters),
@@ -153,12 +151,9 @@ def _in_each(look: Look) -> str:
     return f" ({', '.join(examples)})"
 
 
-def _noted(
-    rows: SheetRows, sample: list[SampleRow], last: deque[Record]
-) -> Iterable[Sequence[object]]:
-    """Yield the cells of all rows, and note the first ones and the last ones."""
+def _noted(rows: SheetRows, sample: list[SampleRow]) -> Iterable[Sequence[object]]:
+    """Yield the cells of all rows, and note the first ones."""
     for line, cells in rows.records():
-        last.append((line, cells))
         if len(sample) < MAX_SAMPLE_ROWS:
             texts = [_text(cell) for cell in cells[:MAX_COLUMNS_SHOWN]]
             sample.append(SampleRow(line, texts))

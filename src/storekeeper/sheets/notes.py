@@ -1,7 +1,7 @@
 """What a person should know about a file besides its columns."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from storekeeper.domain.problems import MAX_BRIEF_LENGTH, shown
 from storekeeper.sheets import Record
@@ -18,9 +18,6 @@ _MERGED = (
     "In {kind}, cells that are merged downwards have their text only in the first row: save it as"
     " XLSX if there are any"
 )
-
-MAX_LAST = 5
-"""The last rows of a file, among which sums are looked for."""
 
 _MAX_LISTED = 20
 _WORD = re.compile(r"\w+")
@@ -90,9 +87,7 @@ def import_notes(sheet: Sheet, rows: SheetRows) -> list[str]:
     return [*notes, *_notes_on_hints(rows)]
 
 
-def look_notes(
-    sheet: Sheet, rows: SheetRows, dropped: Sequence[str], last: Iterable[Record]
-) -> list[str]:
+def look_notes(sheet: Sheet, rows: SheetRows, dropped: Sequence[str]) -> list[str]:
     """Return what a look says, after it has read the rows; `dropped` are columns."""
     notes = _notes_on_kind(sheet)
     if dropped:
@@ -104,7 +99,7 @@ def look_notes(
             f"Bad rows, because they have the names of the columns again: {rows.headers_again:,},"
             f" the first is row {rows.first_header_again}"
         )
-    return [*notes, *_notes_on_sums(last)]
+    return [*notes, *notes_on_sums(rows)]
 
 
 def _notes_on_kind(sheet: Sheet) -> list[str]:
@@ -122,16 +117,14 @@ def _notes_on_hints(rows: SheetRows) -> list[str]:
     return [_not_imported(rows.hints, "part of the header")]
 
 
-def _notes_on_sums(last: Iterable[Record]) -> list[str]:
-    """Return a note for each of the last rows that looks like a sum."""
+def notes_on_sums(rows: SheetRows) -> list[str]:
+    """Return a note for each of the last rows, when they have been read, that looks like a sum."""
     notes = []
-    for line, cells in last:
+    for line, cells in rows.last:
         texts = [text_of(cell).strip() for cell in cells]
         if any(map(_is_sum, texts)):
             told = named([text for text in texts if text])
-            notes.append(
-                f"Row {line} looks like a sum; delete the row, or it becomes a store: {told}"
-            )
+            notes.append(f"Row {line} looks like a sum, but is read as a store: {told}")
     return notes
 
 

@@ -142,10 +142,12 @@ class Looked(msgspec.Struct, tag=True, frozen=True):
 
 
 class Rows(msgspec.Struct, tag=True, frozen=True):
-    """The next rows, and how many bytes of the file were read for them."""
+    """The next rows, and how many bytes of the file were read for them; with the last ones, what
+    else to say about the file."""
 
     rows: list[SheetRow]
     position: int = 0
+    notes: Annotated[list[_Note], Meta(max_length=10)] = []
 
 
 class Cells(msgspec.Struct, tag=True, frozen=True):

@@ -56,6 +56,8 @@ class Reading:
         self.unused = header.unused
         self.dropped = header.dropped
         self.notes = header.notes
+        self.last_notes: list[str] = []
+        """What is to be said about the file when all its rows have been read."""
 
     def __iter__(self) -> Iterator[SheetRow]:
         place = 0
@@ -67,6 +69,7 @@ class Reading:
                 place += 1
                 _check(row, place)
                 yield row
+            self.last_notes += message.notes
         self._refuse_other_content()
 
     def __enter__(self) -> Self:
@@ -82,7 +85,8 @@ class Reading:
 
     def tell(self, report: Told) -> None:
         """Add to a report what the file says besides its rows."""
-        report.unused, report.dropped, report.notes = self.unused, self.dropped, self.notes
+        report.unused, report.dropped = self.unused, self.dropped
+        report.notes = self.notes + self.last_notes
 
     def describe(self, problems: Sequence[Problem]) -> None:
         """Add the rows of the file to problems, which ascend by line, cut as a report shows

@@ -1,28 +1,32 @@
 """The rows of a file as an import takes them, and as the file has them. The reader runs this."""
 
 import codecs
-import csv
-import io
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-
-import msgspec
 
 from storekeeper.domain.intake import VERSION, SheetRow
 from storekeeper.domain.problems import Wrong, encode_wrong, shown
 from storekeeper.domain.reasons import Reason
 from storekeeper.domain.stores import (
-    MAX_CONTENT_BYTES,
     MAX_EXTERNAL_LENGTH,
     MAX_NAME_LENGTH,
 )
 from storekeeper.sheets import BadFile, Record
-from storekeeper.sheets.cells import BadCell, BrokenRow, MergedCell, NoText, text_of
+from storekeeper.sheets.cells import (
+    BadCell,
+    BrokenRow,
+    MergedCell,
+    NoText,
+    csv_line,
+    text_of,
+)
 from storekeeper.sheets.columns import (
     MAX_COLUMNS,
     Columns,
     TooLong,
+    check_size,
     named_columns,
     plain,
     unique,
@@ -39,14 +43,13 @@ PROBLEM_COLUMN = "problem"
 MAX_SAMPLE_ROWS = 200
 """Rows by which it is decided what a file is."""
 
+MAX_LAST = 5
+"""The last rows of a file, among which sums are looked for."""
+
 _MAX_HINTS = 4
 """Rows below a header among which hints are looked for."""
 
-_MAX_ESCAPED = 6
-"""Bytes of a character in JSON, at most."""
-
 _VERSION = re.compile(VERSION)
-_encode = msgspec.json.Encoder().encode
 
 
 class SheetRows:
@@ -75,6 +78,8 @@ class SheetRows:
             self._header = _texts(self.sample[place][1])
             self.hints = below[: hint_rows([_texts(cells) for _, cells in below[:_MAX_HINTS]])]
         self._records = chain(below[len(self.hints) :], records)
+        self.last = deque[Record](maxlen=MAX_LAST)
+        """The last rows that were read."""
         self.headers_again = 0
         self.first_header_again = 0
         """How many rows have the names of the columns again, and the line of the first."""
@@ -113,6 +118,7 @@ class SheetRows:
         """Yield the rest of the rows as the file has them, without headers that occur again."""
         for line, cells in self._records:
             if not self._is_header_again(cells):
+                self.last.append((line, cells))
                 yield line, cells
                 continue
             self.headers_again += 1
@@ -140,6 +146,7 @@ class SheetRows:
             if self._is_header_again(cells):
                 yield _bad_row(place, line, Wrong("row", "", Reason.HEADER_AGAIN))
                 continue
+            self.last.append((line, cells))
             yield self._row(place, line, cells)
 
     def _row(self, place: int, line: int, cells: list[object]) -> SheetRow:
@@ -195,7 +202,7 @@ class SheetRows:
                 texts[field] = value
         if wrong:
             return None, None
-        _check_size(texts)
+        check_size(texts)
         name = texts["name"] if "name" in values else None
         return name, texts["address"] or None
 
@@ -268,7 +275,7 @@ class SheetRows:
         if self.header_row is not None:
             heading = [names[place] for place in kept]
             heading.append(PROBLEM_COLUMN)
-            yield _csv_line(heading)
+            yield csv_line(heading)
         left = iter(messages)
         reject = next(left, None)
         for line, cells in self._records:
@@ -279,7 +286,7 @@ class SheetRows:
                 line_cells = [padded[place] for place in kept]
                 line_cells.append(reject[1])
                 line_cells += padded[len(names) :]
-                yield _csv_line(line_cells)
+                yield csv_line(line_cells)
                 reject = next(left, None)
 
 
@@ -320,14 +327,6 @@ def _header_place(sheet: Sheet, sample: Sequence[Record], layout: Layout) -> int
     return found if is_numbered or found is not None else 0
 
 
-def _check_size(content: Mapping[str, str]) -> None:
-    """Raise TooLong if a name and an address are too large."""
-    if sum(map(len, content.values())) * _MAX_ESCAPED < MAX_CONTENT_BYTES // 2:
-        return  # as nearly all are
-    if len(_encode(content)) > MAX_CONTENT_BYTES:
-        raise TooLong
-
-
 def _shown_row(names: Sequence[str], cells: Sequence[object], room: int) -> dict[str, str]:
     """Return the cells by their columns, cut where `room` characters are used up."""
     row: dict[str, str] = {}
@@ -337,12 +336,6 @@ def _shown_row(names: Sequence[str], cells: Sequence[object], room: int) -> dict
         if room <= 0:
             break
     return row
-
-
-def _csv_line(cells: Sequence[object]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerow(cells)
-    return text.getvalue().encode()
 
 
 def _texts(cells: Sequence[object]) -> list[str]:

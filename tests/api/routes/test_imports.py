@@ -308,18 +308,20 @@ async def test_an_import_depends_on_the_tag_and_is_carried_out_once_with_its_key
 async def test_the_report_and_its_replay_say_what_the_file_has_besides_its_rows(
     tmp_path: Path,
 ) -> None:
-    text = "Our stores\n\nname,address,Suite,Phone\nAlpha,1 Road,2,555\n"
+    text = "Our stores\n\nname,address,Suite,Phone\nAlpha,1 Road,2,555\nTotal: 1 store,,,\n"
     query, key = "header-row=3&map=name=name&map=address=address", "Idempotency-Key: once"
     async with inside(tmp_path) as service:
         for target, fields in ((f"{query}&dry-run", ()), (query, (key,)), (query, (key,))):
             done = (await send(service, target, text, *fields)).json
-            assert done["created"] == 1
+            assert done["created"] == 2
             assert (done["unused"], done["dropped"]) == (["Suite", "Phone"], ["Suite"])
-            assert done["notes"] == [
-                "Row 1 is above the names of the columns, so not imported: Our stores"
-            ]
-        assert "changes" not in done, "of a replay"
-        assert await names(service) == ["Alpha"]
+            above, *sums = done["notes"]
+            assert above == "Row 1 is above the names of the columns, so not imported: Our stores"
+            is_replay = "changes" not in done  # whose rows are not read
+            told = ["Row 5 looks like a sum, but is read as a store: Total: 1 store"]
+            assert sums == ([] if is_replay else told)
+        assert is_replay
+        assert await names(service) == ["Alpha", "Total: 1 store"]
 
 
 async def test_an_import_needs_a_token_that_may_write_and_its_changes_say_whose(
