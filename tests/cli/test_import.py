@@ -573,7 +573,8 @@ def test_a_look_prints_the_line_that_imports_the_file(database: Sqlite) -> None:
     assert look.startswith(
         "csv, 20 rows, encoding cp1252, semicolon between cells, header in row 3"
     )
-    assert "\nperhaps cp1252: 0001;Bäckerei Größe 0;" in look
+    [latin] = [line for line in look.splitlines() if "Bäckerei Größe 0;" in line]
+    assert latin.startswith("perhaps cp1252 or cp1254 or ")
     assert not database.path.exists()
     [line] = refused(command("import", database, str(file)))
     for said in (look, line):

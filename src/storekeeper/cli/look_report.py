@@ -19,8 +19,7 @@ def tell_look(look: Look, *, json: bool) -> None:
 
 def _lines(look: Look) -> Iterator[str]:
     yield f"{look.kind}, {counted(look.rows, 'row')}{_layout(look)}"
-    for each in look.encodings[:_MAX_ENCODINGS]:
-        yield f"perhaps {each.encoding}: {shown(each.example, 2 * MAX_BRIEF_LENGTH)}"
+    yield from _encodings(look)
     for name in (each.name for each in look.sheets if each.name != look.sheet):
         yield f"another sheet: {name}"
     for column in look.columns[:_MAX_COLUMNS]:
@@ -31,6 +30,15 @@ def _lines(look: Look) -> Iterator[str]:
         yield f"not used: {_listed(look.unused)}"
     yield from look.notes
     yield f"import with: {look.command}"
+
+
+def _encodings(look: Look) -> Iterator[str]:
+    """Yield the encodings that a text may have, those together that make one text of it."""
+    names: dict[str, list[str]] = {}
+    for each in look.encodings[:_MAX_ENCODINGS]:
+        names.setdefault(shown(each.example, 2 * MAX_BRIEF_LENGTH), []).append(each.encoding)
+    for example, of_example in names.items():
+        yield f"perhaps {' or '.join(of_example)}: {example}"
 
 
 def _layout(look: Look) -> str:
