@@ -80,7 +80,7 @@ def begins_reads_before_the_requests_arrive() -> None:
     end = SqliteCollection.end_reads
     ends_at = 0.0
 
-    def begin_reads(collection: SqliteCollection) -> float:
+    def begin_reads(collection: SqliteCollection, _count: int = 1) -> float:
         nonlocal ends_at
         reader = collection._reader
         if time.monotonic() > ends_at:

@@ -110,7 +110,7 @@ class Odd:
 
 
 def runtime_of(application: Odd, observe: Observer = lambda _: None) -> Runtime:
-    arrivals = Arrivals(lambda: inf, lambda: None)
+    arrivals = Arrivals(lambda _: inf, lambda: None)
     cache = ResponseCache(lambda: 1)
     return Runtime(application, arrivals, PlainReader(), cache, Limits(), observe)
 

@@ -29,11 +29,11 @@ MAX_NOTED_BYTES = 2**20
 class Arrivals:
     """The connections that have something to handle, in the order in which they came.
 
-    `begin` begins a batch of reads, or within one a later moment, and returns after how many
-    seconds it must be called again; `end` ends the batch.
+    `begin` begins a batch of reads, or within one a later moment: it is given how many connections
+    there are, and returns after how many seconds it must be called again. `end` ends the batch.
     """
 
-    def __init__(self, begin: Callable[[], float], end: Callable[[], None]) -> None:
+    def __init__(self, begin: Callable[[int], float], end: Callable[[], None]) -> None:
         self._begin = begin
         self._end = end
         self._connections: dict[_Connection, None] = {}
@@ -54,11 +54,11 @@ class Arrivals:
             return
         connections, self._connections = self._connections, {}
         self._size = 0
-        ends_at = perf_counter() + self._begin()
+        ends_at = perf_counter() + self._begin(len(connections))
         try:
             for connection in connections:
                 if perf_counter() > ends_at:
-                    ends_at = perf_counter() + self._begin()
+                    ends_at = perf_counter() + self._begin(len(connections))
                 try:
                     connection.handle()
                 except Exception as error:  # noqa: BLE001 - a bug ends this connection, and no other

@@ -117,8 +117,9 @@ class Collection(Protocol):
     something.
     """
 
-    def begin_reads(self) -> float:
-        """Begin a batch: reads that are completed at once may be of one moment from now on.
+    def begin_reads(self, count: int = 1) -> float:
+        """Begin a batch for the requests of `count` connections: reads that are completed at once
+        may be of one moment from now on.
 
         Call it when the requests have arrived, and `end_reads` in the same call of the loop. It
         returns after how many seconds to call it again, so that later reads are of a later moment.

@@ -65,7 +65,7 @@ class PostgresCollection(QueuedWrites, Collection):
         self._by_id = Batcher(self._reader.get, workers=2)
         self._queue = WriteQueue(writer.PostgresWriter(self._pool))
 
-    def begin_reads(self) -> float:
+    def begin_reads(self, count: int = 1) -> float:  # noqa: ARG002 - as SQLite needs it
         return math.inf
 
     def end_reads(self) -> None:
