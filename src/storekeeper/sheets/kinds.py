@@ -20,6 +20,9 @@ MARKS = {
 }
 """The byte order marks, and which encoding each one tells."""
 
+_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK00")
+"""How archives begin; a text may begin with a column `PK`."""
+
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _HTML = re.compile(
     rb"\s*(<\?xml[^>]*\?>\s*)?(<!--.*?-->\s*)*<(!doctype html|html|head|body|table|meta)",
@@ -63,7 +66,7 @@ def kind_of(file: IO[bytes]) -> Kind | None:
     for mark, sentence in _BEGINS.items():
         if begin.startswith(mark) or (mark == b"%PDF" and mark in begin[:1024]):
             raise BadFile(sentence)
-    if begin.startswith(b"PK"):
+    if begin.startswith(_ARCHIVES):
         return _kind_of_archive(file)
     if begin.startswith(_OLE):
         return _kind_of_ole(file)
