@@ -159,6 +159,60 @@ FOUND_OUTSIDE = {
         "address",
         "name",
     ),
+    "DATEV, a line of the program above the header": List(
+        '"EXTF";700;21;"Debitoren/Kreditoren";5;20260101;;;1001;1;20260101;4\n'
+        "Konto;Name (Unternehmen);Unternehmensgegenstand;Straße;Postleitzahl;Ort;Land;Telefon",
+        '1000#;"Filiale #";;"Hauptstr. #";"5066#";"Köln";"DE";"0221"',
+        "Name (Unternehmen)",
+        "{Straße}, {Postleitzahl} {Ort}",
+        "name",
+        2,
+    ),
+    "a column PK first, which is not an archive": List(
+        "PK;NOMBRE;NOMBRE-VIA;CLASE-VIAL;TIPO-NUM;NUM;LOCALIDAD;CODIGO-POSTAL",
+        "60#;Biblioteca #;ALCALA;CALLE;V;#;MADRID;2801#",
+        "NOMBRE",
+        "{NOMBRE-VIA} {CLASE-VIAL} {NUM}, {LOCALIDAD} {CODIGO-POSTAL}",
+        "PK",
+    ),
+    "the French register of health": List(
+        "nofinesset;rs;numvoie;typvoie;voie;commune;ligneacheminement",
+        "0100#;PHARMACIE #;#;R;DE LYON;004;01500 AMBERIEU",
+        "rs",
+        "{numvoie} {typvoie} {voie}, {ligneacheminement}",
+        "name",
+    ),
+    "Italian pharmacies, words without blanks": List(
+        "INDIRIZZO;DESCRIZIONEFARMACIA;CAP;DESCRIZIONECOMUNE;FRAZIONE;SIGLAPROVINCIA",
+        "VIA ROMA #;FARMACIA #;0010#;ROMA;-;RM",
+        "DESCRIZIONEFARMACIA",
+        "{INDIRIZZO}, {FRAZIONE}, {CAP} {DESCRIZIONECOMUNE}, {SIGLAPROVINCIA}",
+        "name",
+    ),
+    "Polish postcodes right of the street": List(
+        "Nr sklepu;Nazwa;Ulica i nr;Kod;Miasto",
+        "1#;Sklep #;Długa #;00-950;Warszawa",
+        "Nazwa",
+        "{Ulica i nr}, {Kod} {Miasto}",
+        "Nr sklepu",
+    ),
+    "Indian PINs": List(
+        "Sr. No.,Branch Name,Address,City,State,PIN",
+        "#,Branch #,# MG Road,Pune,Maharashtra,4110#0",
+        "Branch Name",
+        "{Address}, {City}, {State} {PIN}",
+        "name",
+    ),
+    "Korean open data": List(
+        "관리번호,사업장명,도로명주소,전화번호",
+        "M#,약국 #,서울특별시 종로구 종로 #,02",
+        "사업장명",
+        "도로명주소",
+        "관리번호",
+    ),
+    "a location that is the address": List(
+        "Store,Location,Phone", 'Store #,"# Main St, Austin",512', "Store", "Location", "name"
+    ),
     "a sales region next to the town": List(
         "Name,Street,Town,Region", "Shop #,# High St,York,NE", "Name", "{Street}, {Town}", "name"
     ),
@@ -472,6 +526,10 @@ WITHOUT_HEADER = {
     "answers right of the postcode": (
         "Shop #,# High St,YO1 #AA,Yes,No,LAL",
         ("1", "{2}, {3}"),
+    ),
+    "codes left of the names": (
+        "FA#,BOOTS #,Y51,# HIGH STREET,LEEDS,LS# 1AA",
+        ("2", "{4}, {5} {6}"),
     ),
     "the country left of the names": ('#,CZ,"Brno, Masarykova #"', ("3", None)),
     "the address first": ('"# High St, York",Shop #', ("2", "1")),

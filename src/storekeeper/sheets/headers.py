@@ -144,10 +144,15 @@ def _headings(row: Cells, width: int) -> int:
 
 
 def _is_surely_header(row: Cells, width: int) -> bool:
-    """Return whether a row has nothing but headings. Then the rows above it are titles, even if
-    they have data, such as the period of a report."""
+    """Return whether most cells of a row are headings, and none is data. Then the rows above it
+    are titles, even if they have data, such as the period of a report."""
     cells = [cell for cell in row if cell.strip()]
-    return len(cells) >= max(width, _MIN_HEADINGS) and all(map(is_heading, cells))
+    is_full = len(cells) >= max(width, _MIN_HEADINGS)
+    return (
+        is_full
+        and 4 * sum(map(is_heading, cells)) > 3 * len(cells)
+        and not any(_is_data(cell) and not is_heading(cell) for cell in cells)
+    )
 
 
 def _is_store(row: Cells, width: int) -> bool:

@@ -60,7 +60,7 @@ _PHRASES = {
     "postcode 2": r"(zip|postcode|zip code) (4|plus 4|ext\w*), plus 4",
     "postcode": rf"""
         {_POSTCODE}, postal, post ?codes?, zip ?codes?, psc, post ?n(ummer|umero|r|o), postinumero,
-        cod ?pos(tal)?, eircode, pin ?code, iranyitoszam, posta kodu, 郵便番号, 〒, 邮编, 邮政编码, 우편번호, (почтовый )?индекс,
+        cod ?pos(tal)?, pin, eircode, pin ?code, iranyitoszam, posta kodu, 郵便番号, 〒, 邮编, 邮政编码, 우편번호, (почтовый )?индекс,
         τκ, τ κ, ταχυδρομικος κωδικας, מיקוד, الرمز البريدي, codice postale, codigo de postal,
         codigo postal, postal zip code, zip postal( code)?, post zip( code)?, postanski broj,
         cod postal, ma buu chinh, รหัสไปรษณีย์, 郵遞區號, поштовий індекс, пощенски код, kode pos, zip5, postal ?code zip, p ?code""",
@@ -70,7 +70,7 @@ _PHRASES = {
         maa, ulke, orszag, zeme, 国, 国名, 国家, 국가, страна, χωρα""",
     "state": r"""
         (federal |us )?states?( code| name)?, (state )?provinc(e|ia)( code| name)?, state province,
-        province state, state region, prov, bundesland, kanton, canton, departement, estado, entidad( federativa)?, uf,
+        province state, state region, prov, bundesland, kanton, canton, departement, estado, entidad( federativa)?, uf, sigla ?provincia,
         wojewodztwo, prefecture, st, state or province, administrative area( level 1)?, provincie,
         都道府県, 省, 省份, область, край, province territory""",
     "county": "county( name)?, comte, comitat, judet, megye, fylke, lan",
@@ -78,18 +78,18 @@ _PHRASES = {
         region\w*( code| name)?, reg, regiao, concelho, distrito, regione, gebiet, zone, bezirk, regio,
         регион, 地域, 地区""",
     "district": r"""
-        suburb, neighbou?rhood, landmark, semt, quan( huyen)?, 区县?, 區域?, 行政區, colonia, bairro, barrio, ortsteil, stadtteil, quartier, ilce,
+        suburb, neighbou?rhood, landmark, semt, quan( huyen)?, 区县?, 區域?, 行政區, colonia, bairro, barrio, ortsteil, stadtteil, quartier, ilce, frazione,
         sub ?locality, borough""",
     "number": r"""
         (street|house|building|civic) (number|no|nr|num), hausnummer, hausnr, haus nr, housenumber,
         numero civico, civico, huisnummer, huisnr, husnr, (numer|nr) (domu|budynku), husnummer, hazszam,
-        numero (de )?(rue|voie), n (de )?(rue|voie), numero exterior, (num|no|n) ext(erior)?, 番地,
+        num(ero)? ?(de )?(rue|voie), n (de )?(rue|voie), numero exterior, (num|no|n) ext(erior)?, 番地,
         дом, cislo (popisne|domu|orientacni), c p c o, αριθμος, будинок, kucni broj, numarul,
         n civico""",
     "number 2": r"""
         toevoeging, huis(nr|nummer) ?toevoeging, (hausnr|haus nr|hausnummer) ?zusatz, nr zusatz,
         indice de repetition, (house|street) number (suffix|addition)""",
-    "way": "type (de )?voie, tipo de via, street type, tipo logradouro, typ ulice",
+    "way": "type? ?(de )?voie, tipo de via, clase (de )?vial?, street type, tipo logradouro, typ ulice",
     "line 5": rf"((street|store|mailing) )?({_STREET_WORD})( line)?( no)? 5",
     "line 4": rf"((street|store|mailing) )?({_STREET_WORD})( line)?( no)? 4",
     "line 3": rf"((street|store|mailing) )?({_STREET_WORD})( line)?( no)? 3",
@@ -102,7 +102,7 @@ _PHRASES = {
         loja n""",
     "place": rf"""
         ({_POSTCODE}) ((and|und|et|i) )?({_TOWN}), ({_TOWN}) ((and|und|et|i) )?({_POSTCODE}),
-        (city|town) (state|st)( zip| zip code| postcode)?""",
+        (city|town) (state|st)( zip| zip code| postcode)?, ligne ?acheminement""",
     "street": rf"""
         street( name)?, street address, streets, ({_STREET_WORD})( line)?( no)? 1, line 1,
         address line, adresszeile( 1)?, thoroughfare name,
@@ -111,13 +111,13 @@ _PHRASES = {
         calle( y numero)?, via, viale, rua, logradouro, ulica( (i )?(nr|numer)( domu)?)?, ul, ulice,
         straat, straatnaam, straat (en )?huisnummer, gata, gatuadress, gatuadresse, gate, gade, vej,
         katu, katuosoite, gateadresse, cadde, sokak, utca, vejnavn, gatenavn, gatunamn, veinavn, strada,
-        nume strada, via piazza, вулиця, ulica i broj, nombre de (la )?(via|calle), nome da rua,
+        nume strada, via piazza, вулиця, ulica i broj, nombre (de )?(la )?(via|calle), nome da rua,
         улица, οδος, 丁目, 町名, 町名番地, 町域, 街道, road, thoroughfare, numero et (voie|rue)""",
     "city": r"""
         (post )?(city|town)( name)?, city (town|suburb)( village)?, town city, suburb city, ort,
         stadt, wohnort, ville, localite, (nom |libelle )?commune, ciudad, localidade, oras,
         oras localitate, grad, naselje, miestas, місто, град, kota, linn, delegacion municipio,
-        alcaldia, comuna, localidad, poblacion, municipio, citta, comune, localita, cidade, miasto,
+        alcaldia, comuna, localidad, poblacion, municipio, citta, ((descrizione|nome) ?)?comune, localita, cidade, miasto,
         miejscowosc, mesto, obec, plaats, woonplaats, gemeente, stad, by, poststed, kaupunki, sehir,
         varos, postitoimipaikka, postort, sted, thanh pho, kota kabupaten, จังหวัด, 縣市, 县市, город, πολη, 市区町村, 市町村, 市, 城市, 도시, locality, village,
         nom de (la )?ville, עיר, المدينة, ortschaft, il, municipality""",
@@ -135,7 +135,7 @@ _PHRASES = {
     "id": "id",
     "key": rf"""
         ({_STORE}) ({_NUMBER}), ({_STORE}) id (number|no), {_NUMBER.replace("|", ", ")}, sku,
-        kennung, kst, kostenstelle, gln, objectid, fid, oid, globalid, (global|osm|node) id,
+        kennung, pk, kst, kostenstelle, gln, objectid, fid, oid, globalid, (global|osm|node) id,
         sifra( poslovnice)?, debitor, kreditor, siret, uuid, guid, matricule, kodi,
         cislo( prodejny)?, (numer|nr|no|kod|номер|код) ({_SKLEP}), cnpj, sube (kodu|no), kode toko,
         ma (cua hang|chi nhanh), (รหัส|เลขที่)(สาขา|ร้าน), 店號, 門市代號, 점포 ?(코드|번호),
@@ -144,7 +144,7 @@ _PHRASES = {
         (numero|nr?|no|code|num|id|ref|reference) ((de|du|de la|de l|d) )?({_MAGASIN}),
         (codigo|cod|numero|nro|n|no|id|clave) ((de|de la|da|do|del) )?({_TIENDA}),
         (codice|cod|numero|n|id) ((del|della|di) )?({_TIENDA}), reference, 店舗コード, 店舗番号, 店番, コード, 番号,
-        店舗id, 编号, 门店编号, 店铺编号, 门店代码, 번호, 코드, 매장코드, 매장 코드, 지점코드, номер, код, κωδικος, κωδ,
+        店舗id, 编号, 门店编号, 店铺编号, 门店代码, 번호, 관리번호, 코드, 매장코드, 매장 코드, 지점코드, номер, код, κωδικος, κωδ,
         magaza (kodu|no), azonosito, uzletszam, butiksnummer, duns""",
     "name": rf"""
         names?( \d)?, ({_STORE}|trading|display|retailer|legal|pharmacy|cafe|brand) name, title, plant,
@@ -160,7 +160,7 @@ _PHRASES = {
         vestiging(snaam)?, filiaal, nazwa( ({_SKLEP}))?, sklepy?, salon, placowka,
         nazev( prodejny)?, prodejna, namn, navn, butik(s?namn|s?navn)?, butikk(s?navn)?, nimi,
         myymala, magaza( adi)?, adi, ad, nev, uzlet( neve)?, sube( adi)?, ten (cua hang|chi nhanh), 店舗名, 店名, 店舗, 名称, 名前, 支店名, 店舗名称, 门店名称,
-        门店, 店铺名称, 店铺, 매장명, 지점명, 이름, 매장, (название|наименование)( ({_SKLEP}))?, магазин, филиал,
+        门店, 店铺名称, 店铺, 매장명, 지점명, 이름, 매장, (사업장|업소|약국|상호|기관|시설)명, 상호, (название|наименование)( ({_SKLEP}))?, магазин, филиал,
         назва( магазину)?, найменування, naziv( poslovnice)?, poslovnica, trgovina, prodavnica,
         magazin, denumire( magazin)?, nazov( predajne)?, predajna, parduotuve, pavadinimas, kauplus,
         nama( toko)?, toko, ชื่อ, ชื่อ(ร้าน|สาขา), 門市名稱, 점포명?, اسم الفرع, الفرع, insegna, ragione sociale, razon social, nome fantasia,

@@ -11,6 +11,7 @@ _DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"[\d\s.,:/()+-]*\d[\d\s.,:/()+-]*")
 _CODE = re.compile(r"[\d\s.,:/()+-]*\d[\d\s.,:/()+-]*|[A-Z]{1,4}[-_./]?\d+([-_./]\d+)*")
 _HOUSE = re.compile(r"\d{1,5}( ?[-/] ?\d{1,5})? ?[A-Za-z]?")
+_POLISH_POSTCODE = re.compile(r"\d{2}-\d{3}")
 _SHORT = re.compile(r"\d{1,4}([/-]\d{1,4})? ?[A-Za-z]?")
 _LOCALITY = re.compile("locality|village|localite|localidad|localita")
 _PLACE = re.compile("location|standort|locatie|ubicacion|lokalizacja")
@@ -123,14 +124,20 @@ def _roles_in(file: File, table: Iterable[int]) -> set[str]:
 
 def _find_house_numbers(file: File, roles: list[str]) -> None:
     """A number next to a street is that of the house if the street has none; right of a column
-    `Street` it is so in any case."""
+    `Street` it is so in any case, and `Num` where a column has the kinds of streets."""
     if "number" in roles:
         return
+    for place, column in enumerate(file.columns):
+        if "way" in roles and roles[place] == "key" and plain(column.name) in ("num", "numero"):
+            roles[place] = "number"
+            return
     for street in [place for place, role in enumerate(roles) if role in ("street", "address")]:
         has_none = not any(_DIGIT.search(cell) for cell in cells_of(file.columns[street]))
         for place in _keys_next_to(street, roles):
             is_right = place > street and roles[street] == "street"
-            if (has_none or is_right) and _are(file.columns[place], _HOUSE):
+            column = file.columns[place]
+            is_house = _are(column, _HOUSE) and not _are(column, _POLISH_POSTCODE)
+            if (has_none or is_right) and is_house:
                 roles[place] = "number"
                 return
 
@@ -174,14 +181,17 @@ def _tell_states(file: File, roles: list[str]) -> None:
 
 
 def _tell_towns(file: File, roles: list[str]) -> None:
-    """A column `Location` next to another one of names is the town, where there are streets or
-    postcodes, but no town."""
+    """A column `Location` has addresses if they look so, and there are no others. Next to another
+    column of names it is the town, where there are streets or postcodes, but no town."""
     names = [place for place, role in enumerate(roles) if role == "name"]
     places = [place for place in names if _PLACE.fullmatch(plain(file.columns[place].name))]
-    has_town = {"city", "place", "address"} & set(roles)
-    if has_town or not set(roles) & set(STRONG_ROLES) or not 0 < len(places) < len(names):
+    strong = set(roles) & set(STRONG_ROLES)
+    if not places:
         return
-    roles[places[0]] = "city"
+    if not strong and _is_like(file.columns[places[0]], _is_surely_address):
+        roles[places[0]] = "address"
+    elif strong and not strong & {"city", "place", "address"} and len(places) < len(names):
+        roles[places[0]] = "city"
 
 
 def _tell_localities(file: File, roles: list[str]) -> None:
@@ -227,7 +237,7 @@ def _find_by_cells(file: File, roles: list[str], table: set[int]) -> None:
         column = file.columns[place]
         if place == name or not column.examples:
             continue
-        if _is_like(column, _is_address):
+        if _is_like(column, _is_address) and not _are(column, _POSTCODE):
             roles[place] = "street" if "street" not in roles else "line 2"
         elif "street" in roles:
             is_text = place in texts and 2 * column.filled > file.rows
@@ -257,10 +267,11 @@ def _place_of(column: Column, roles: Sequence[str], *, is_text: bool) -> str:
     return "" if role in roles else role
 
 
-def _doubts_as_name(column: Column) -> tuple[bool, bool, bool]:
+def _doubts_as_name(column: Column) -> tuple[bool, bool, bool, bool]:
     """Return what speaks against a column that may have the names of stores."""
     repeats = column.distinct is not None and 2 * column.distinct <= column.filled
-    return _is_like(column, _is_surely_address), repeats, _is_like(column, _is_address)
+    is_surely_address = _is_like(column, _is_surely_address)
+    return is_surely_address, _are(column, _CODE), repeats, _is_like(column, _is_address)
 
 
 def cells_of(column: Column) -> list[str]:
