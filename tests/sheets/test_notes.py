@@ -22,6 +22,7 @@ HINTS = {
     "(Required), (Required), (Optional)",
     "Text (30),text,Text(max 100),String*\n": "Row 2 is part of the header, so not imported: "
     "Text (30), text, Text(max 100), String*",
+    "---,:---:,===,----\n": "Row 2 is part of the header, so not imported: ---, :---:, ===, ----",
     "1,2,3,4\n": "Row 2 is part of the header, so not imported: 1, 2, 3, 4",
     "Zahl,Pflichtfeld,optional,\n1,2,3,4\n": "Rows 2 to 3 are part of the header, so not imported:"
     " Zahl, Pflichtfeld, optional",

@@ -27,10 +27,10 @@ _HINT = re.compile(
     r"|decimal|yes ?/ ?no|pflicht(feld|angabe)?|freiwillig|zahl|ganzzahl|datum|obligatoire"
     r"|facultatif|texte|nombre|obligatorio|opcional|texto|n[uú]mero|obbligatorio|facoltativo|testo"
     r"|verplicht|optioneel|tekst|必須|任意|必填|选填)"
-    r"[ ,:]*[(\[]?(max\.? ?)?(\d{1,4}( characters?| zeichen)?)?[)\]>]?\*?",
+    r"[ ,:]*[(\[]?(max\.? ?)?(\d{1,4}( characters?| zeichen)?)?[)\]>]?\*?|[-=:]{2,}",
     re.IGNORECASE,
 )
-"""What a form says below a heading about its cells."""
+"""What a form says below a heading about its cells, or a line that is drawn there."""
 
 _MIN_NUMBERED = 4
 """Columns from which on a row 1, 2, 3, 4 numbers them."""
