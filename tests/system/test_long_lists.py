@@ -11,7 +11,7 @@ from tests.harness.client import fill
 from tests.harness.linux import peak_memory
 from tests.harness.process import Running, serving
 from tests.harness.stores import shown
-from tests.harness.wire import request, slow_reader
+from tests.harness.wire import dial, request, slow_reader
 
 STORES = 32_000
 SOME = 30_000
@@ -20,12 +20,16 @@ MIB = 2**20
 
 def stores_in(service: Running, target: str) -> int:
     """Read a list as it comes, holding none of it, to its proper end; give how many stores it
-    had."""
-    count = 0
+    had. Others are served all the while."""
+    count = parts = 0
     rest = b""
-    with service.socket() as client:
+    with service.socket() as client, dial(service) as other:
         client.sendall(request("GET", target, None, "Connection: close"))
         while data := client.recv(MIB):
+            parts += 1
+            if parts % 8 == 0:
+                other.send(request("GET", f"/api/stores/{parts}"))
+                assert other.response().status == 200
             data = rest + data
             count += data.count(b'{"id":')
             rest = data[-5:]  # shorter than what is counted
