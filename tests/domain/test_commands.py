@@ -428,13 +428,13 @@ class Rows:
         return Before(
             len(self.stores),
             len(self.changes),
-            self.changes[len(self.changes)][-4] if self.changes else 0,
+            self.changes[len(self.changes)][4] if self.changes else 0,
             EPOCH,
             {id: self.stores[id][0] for _, id, *_ in (*places, *patched) if id in self.stores},
             {
                 place
                 for place, id, *sent in places
-                if id in self.stores and [*self.stores[id][2:-3]] == sent
+                if id in self.stores and [*self.stores[id][2:4]] == sent
             }
             | {row[0] for row in patched if self._is_equal(*row)},
             {
@@ -520,6 +520,21 @@ def test_any_batches_are_what_their_commands_do_one_after_another(
     batches: list[tuple[int, list[Command]]],
 ) -> None:
     _compare(batches)
+
+
+def test_batches_of_every_kind_are_what_their_commands_do_one_after_another() -> None:
+    first, other = Payload("A", None), Payload("B", "x")
+    later = [
+        Create(first, key=("0", 1)),
+        Create(other, key=("0", 2)),
+        Replace(1, first),
+        Replace(1, other),
+        Patch(2, PayloadPatch("A", None)),
+        Replace(1, first, if_match=frozenset({tag(1, EPOCH)})),
+        Replace(9, first),
+    ]
+    seen = _compare([(1, [Create(first, key=("0", 1)), Create(first)]), (1, later)])
+    assert seen == {"a store", "again", "unchanged", "412", "422", "none"}
 
 
 def _compare(batches: list[tuple[int, list[Command]]]) -> set[str]:

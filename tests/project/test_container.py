@@ -115,11 +115,11 @@ def build(machine: Machine) -> dict[str, str]:
             machine.root(f"mkdir -p {rest}; cd {rest}")
         elif word == "COPY" and not rest.startswith("--from"):
             *sources, target = rest.split()
+            if target.endswith("/"):
+                machine.root(f"mkdir -p {target}")
             for source in sources:
-                machine.root(
-                    f"cp -rT /mnt/source/{source}"
-                    f" {target + '/' + Path(source).name if target == './' else target}"
-                )
+                place = target + Path(source).name if target.endswith("/") else target
+                machine.root(f"cp -rT /mnt/source/{source} {place}")
         elif word == "RUN":
             status, output = machine.run_outside(f"bash -c {shlex.quote(rest)}", INSTALL_TIMEOUT)
             assert status == 0, output
