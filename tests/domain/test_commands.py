@@ -524,7 +524,7 @@ def test_any_batches_are_what_their_commands_do_one_after_another(
 
 def test_batches_of_every_kind_are_what_their_commands_do_one_after_another() -> None:
     first, other = Payload("A", None), Payload("B", "x")
-    later = [
+    later: list[Command] = [
         Create(first, key=("0", 1)),
         Create(other, key=("0", 2)),
         Replace(1, first),
