@@ -205,24 +205,20 @@ class ImportPlan:
 
     def _decision(self, row: Found, id: int, seq: int | None) -> Decision:
         assert row.name is not None
-        total = self.numbers.total + self.report.created
-        is_new = int(row.id is None and row.like is None)
         text, folded_name = folded_texts(row.name, row.address)
-        name_is, address_is = row.name_is, row.address_is
-        if row.like is not None:
-            name_is = address_is = FieldIs.KEEP
+        is_adopted = row.like is not None
         return Decision(
-            seq,
-            row.place,
-            id,
-            is_new,
-            total,
-            text,
-            folded_name,
-            name_is,
-            address_is,
-            int(row.like is not None or row.attaches),
-            row.remembers,
+            seq=seq,
+            place=row.place,
+            id=id,
+            is_new=int(row.id is None and not is_adopted),
+            total=self.numbers.total + self.report.created,
+            folded=text,
+            folded_name=folded_name,
+            name_is=FieldIs.KEEP if is_adopted else row.name_is,
+            address_is=FieldIs.KEEP if is_adopted else row.address_is,
+            attaches=int(is_adopted or row.attaches),
+            remembers=row.remembers,
         )
 
 

@@ -151,17 +151,16 @@ class UndoPlan:
         if Field.UNDONE not in parts.values() and not undoes_key:
             return None
         report.undone += 1
-        seq = self.numbers.version + report.undone
         return Undone(
-            seq,
-            row.seq,
-            row.id,
-            row.previous,
-            row.name_is,
-            row.address_is,
-            row.key_is,
-            folded(row.name, row.address),
-            fold(row.name),
+            seq=self.numbers.version + report.undone,
+            made=row.seq,
+            id=row.id,
+            previous=row.previous,
+            name_is=row.name_is,
+            address_is=row.address_is,
+            key_is=row.key_is,
+            folded=folded(row.name, row.address),
+            folded_name=fold(row.name),
         )
 
     def _keep(self, kept: Kept) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from storekeeper.domain.changes import Cursor
+from storekeeper.domain.commands import Key
 from storekeeper.domain.errors import Unavailable
 from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.import_rows import FieldIs
@@ -76,7 +77,7 @@ _ADD_IDS = f"""INSERT INTO external_ids (store_id, column_name, value, given_nam
 _ADD_IMPORT = """INSERT INTO imports (first_seq, last_seq, undoes, file, token_number, user_name)
   VALUES ($1, $2, CAST($3 AS bigint), CAST($4 AS text), $5, CAST($6 AS text))"""
 
-ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
+_ADD_KEY = """INSERT INTO keys (n, key, request, seq, at, result)
   SELECT coalesce(max(n), 0) + 1, CAST($1 AS text), $2, $3, $4, CAST($5 AS text) FROM keys"""
 
 
@@ -111,10 +112,13 @@ def write(session: Session, plan: ImportPlan, now: int) -> None:
         add_changes(session, _ADD_CHANGES, values, plan.changes)
         report.first = str(Cursor(before.version + 1, before.epoch))
         report.last = report.version
-        record(session, options, (before.version + 1, version, None))
+        record(session, options, before.version + 1, version)
     if plan.column is not None:
         _write_keys(session, plan)
-    remember_result(session, options, report, (version, now))
+    # What changes nothing in a collection without changes has no version, and needs no replay.
+    if options.idempotency_key and version:
+        counts = msgspec.convert(report, Counts, from_attributes=True)
+        remember_result(session, options.idempotency_key, counts, version, now)
 
 
 def _replace(session: Session, new_name: str) -> int:
@@ -146,21 +150,21 @@ def add_changes(session: Session, statement: str, values: tuple[Any, ...], count
         expect(1, session.write(session.set_numbers))
 
 
-def record(session: Session, options: Import, range_: tuple[int, int, int | None]) -> None:
-    """Record the first and the last change of an import, or of an undo and what that undoes."""
-    who = (options.file, options.token_number, options.user)
-    expect(1, session.write(_ADD_IMPORT, (*range_, *who)))
+def record(
+    session: Session, options: Import, first: int, last: int, undoes: int | None = None
+) -> None:
+    """Record the first and the last change of an import, or of an undo of the import that begins
+    with the change `undoes`."""
+    values = (first, last, undoes, options.file, options.token_number, options.user)
+    expect(1, session.write(_ADD_IMPORT, values))
 
 
 def remember_result(
-    session: Session, options: Import, report: msgspec.Struct, moment: tuple[int, int]
+    session: Session, key: Key, counts: msgspec.Struct, version: int, now: int
 ) -> None:
-    """Remember the counts under the Idempotency-Key, if there is one."""
-    version, now = moment
-    # What changes nothing in a collection without changes has no version, and needs no replay.
-    if options.idempotency_key and version:
-        counts = msgspec.json.encode(msgspec.convert(report, Counts, from_attributes=True)).decode()
-        expect(1, session.write(ADD_KEY, (*options.idempotency_key, version, now, counts)))
+    """Remember under an Idempotency-Key what was done, for a replay."""
+    result = msgspec.json.encode(counts).decode()
+    expect(1, session.write(_ADD_KEY, (*key, version, now, result)))
 
 
 def expect(rows: int, written: int) -> None:

@@ -25,10 +25,10 @@ from storekeeper.domain.undo import (
 from storekeeper.storage import clock
 from storekeeper.storage.collection import Snapshot
 from storekeeper.storage.import_writing import (
-    ADD_KEY,
     add_changes,
     expect,
     record,
+    remember_result,
     shown_texts,
 )
 from storekeeper.storage.intake import CHUNK
@@ -237,8 +237,7 @@ def _write(session: Session, plan: UndoPlan, file: str | None, now: int) -> None
         report.first = str(Cursor(before.version + 1, before.epoch))
         report.last = report.version
         who = Import(file=file, token_number=options.token_number, user=options.user)
-        record(session, who, (before.version + 1, version, options.first.seq))
+        record(session, who, before.version + 1, version, options.first.seq)
     if options.idempotency_key:
         counts = msgspec.convert(report, UndoCounts, from_attributes=True)
-        result = msgspec.json.encode(counts).decode()
-        expect(1, session.write(ADD_KEY, (*options.idempotency_key, version, now, result)))
+        remember_result(session, options.idempotency_key, counts, version, now)
