@@ -16,9 +16,9 @@ _NAMES = """SELECT name FROM changes WHERE seq > $1
     WHERE earlier.store_id = later.store_id AND earlier.seq <= $1)
   WHERE later.seq > $1"""
 """The names that changed stores have got since, and those that they had before."""
-_TRIMMED_NAMES = f"SELECT {trimmed('name')} FROM ({_NAMES}) AS named"  # noqa: S608 - only from constants
+_TRIMMED_NAMES = f"SELECT {trimmed('name')} FROM ({_NAMES}) AS named"
 _KEYS = f"""SELECT value FROM external_ids
-  WHERE column_name = CAST($2 AS text) AND store_id IN ({_IDS})"""  # noqa: S608 - only from constants
+  WHERE column_name = CAST($2 AS text) AND store_id IN ({_IDS})"""
 
 _SHIFT = """UPDATE decided SET seq = seq + CAST($1 AS bigint), total = total + CAST($2 AS bigint),
   id = id + is_new * CAST($2 AS bigint)"""
@@ -65,7 +65,7 @@ def _a_row_is_touched(session: Session, plan: ImportPlan) -> bool:
 
 def _row_with(key: str, keys: str) -> str:
     """Return the statement that finds a row of the file with one of these keys."""
-    return f"SELECT 1 FROM staged WHERE {key} IN ({keys}) LIMIT 1"  # noqa: S608 - only from constants
+    return f"SELECT 1 FROM staged WHERE {key} IN ({keys}) LIMIT 1"
 
 
 def _finds(session: Session, statement: str, *values: object) -> bool:

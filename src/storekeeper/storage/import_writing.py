@@ -12,9 +12,9 @@ from storekeeper.domain.import_plan import ImportPlan
 from storekeeper.domain.import_rows import FieldIs
 from storekeeper.domain.intake import Counts, Import, ListedChange
 from storekeeper.domain.problems import MAX_LISTED, MAX_SHOWN_LENGTH, shown
+from storekeeper.storage.import_comparing import new_name
 from storekeeper.storage.sessions import Session
 from storekeeper.storage.sql import CHANGES, CONTENT, FIELDS
-from storekeeper.storage.staging import new_name
 
 _CHANGED = "FROM decided JOIN staged ON staged.place = decided.place"
 _RESOLVED = f"{_CHANGED} LEFT JOIN resolved ON resolved.line = staged.line"

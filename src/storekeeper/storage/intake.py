@@ -23,7 +23,7 @@ from storekeeper.domain.intake import (
 from storekeeper.domain.problems import Conflict
 from storekeeper.domain.reasons import Reason, Violation
 from storekeeper.domain.stores import MAX_INTEGER
-from storekeeper.storage import clock, staging
+from storekeeper.storage import clock, import_comparing, staging
 from storekeeper.storage.import_renumbering import renumber
 from storekeeper.storage.import_writing import listed_changes, shown_texts, write
 from storekeeper.storage.sessions import Session, numbers_of, replayed, require_tag
@@ -33,7 +33,7 @@ CHUNK = 10_000
 
 
 class _RowInConflict(NamedTuple):
-    """What `staging.conflicts` selects of a row, of its base and of its store."""
+    """What `import_comparing.conflicts` selects of a row, of its base and of its store."""
 
     line: int
     name_is: int
@@ -80,13 +80,11 @@ def import_rows(
     """
     if replay := replayed(session, options, Counts):
         return replay
+    planner = _Planner(session, options, check, begin_rejects)
     try:
         _require_match(options, numbers_of(session))
-        for table in staging.TABLES:
-            session.execute(f"CREATE TEMPORARY TABLE {table}")
-        session.fill("staged", staging.STAGED_COLUMNS, staging.staged(rows, options))
-        repeats = _delete_repeats(session, options)
-        plan = _make_plan(session, options, repeats, check, begin_rejects)
+        planner.stage(rows)
+        plan = planner.plan()
         review(plan)
         if options.dry_run:
             return plan
@@ -100,7 +98,7 @@ def import_rows(
         if replay := replayed(session, options, Counts):
             return replay
         if not renumber(session, plan):
-            plan = _make_plan(session, options, repeats, check, begin_rejects)
+            plan = planner.plan()
             review(plan)
             _refuse(plan)
         now = clock.now()
@@ -108,19 +106,6 @@ def import_rows(
     if plan.changes:
         clock.WATCH.committed(now, plan.numbers.at)
     return plan
-
-
-def _delete_repeats(session: Session, options: Import) -> int:
-    """Find the keys that occur more than once. Delete the rows that are as an earlier one; return
-    how many those are."""
-    session.execute(staging.FIND_REPEATED)
-    repeats = 0 if options.add else session.write(staging.DELETE_REPEATS)
-    if repeats:
-        session.execute("DELETE FROM repeated")
-        session.execute(staging.FIND_REPEATED)
-    if options.attach is not None:
-        session.execute(staging.FIND_REPEATED_ATTACH)
-    return repeats
 
 
 def _refuse(plan: ImportPlan) -> None:
@@ -152,62 +137,106 @@ def known_column(session: Session, column: str) -> str:
     return alike[0] if alike else column
 
 
-def _make_plan(
-    session: Session,
-    options: Import,
-    repeats: int,
-    check: Callable[[], None],
-    begin_rejects: Callable[[], Reject],
-) -> ImportPlan:
-    numbers = numbers_of(session)
-    require_tag(options.if_match, numbers)
-    _require_match(options, numbers)
-    column = None
-    if options.attaches is not None:
-        column = known_column(session, options.attaches)
-    plan = ImportPlan(options, numbers, begin_rejects(), column)
-    for table in (
-        "decided",
-        "in_conflict",
-        "resolved",
-        "trimmed_names",
-        "like_stores",
-        "adoptable",
-    ):
-        session.execute(f"DELETE FROM {table}")
-    if options.match == "name":
-        session.execute(staging.FIND_TRIMMED)
-    if options.decisions:
-        session.fill("resolved", staging.RESOLVED_COLUMNS, staging.resolved(options, numbers))
-    if options.adopt:
-        _find_adoptable(session, column, check)
-    ((rows, last),) = session.execute(staging.COUNT_ROWS)
-    statement, values = staging.compare(options), staging.parameters(numbers, column)
-    for start in range(0, last, CHUNK):
-        check()
-        found = session.execute(statement, (start, start + CHUNK, *values))
-        session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
-    plan.finish(listed_changes(session, options), rows, repeats)
-    if plan.in_conflict:
-        _describe_conflicts(session, plan)
-    return plan
+_TABLES_OF_PLAN = (
+    "decided",
+    "in_conflict",
+    "resolved",
+    "trimmed_names",
+    "like_stores",
+    "adoptable",
+)
 
 
-def _find_adoptable(session: Session, column: str | None, check: Callable[[], None]) -> None:
-    last = 0
-    while stores := list(session.execute(staging.SOME_STORES, (last,))):
-        check()
-        session.fill("like_stores", ("like_digest", "id"), staging.likes(stores))
-        last = stores[-1][0]
-    session.execute(staging.FIND_ADOPTABLE, (column,))
+class _Planner:
+    """Stages the rows of an import, and makes its plan: again, if others wrote meanwhile."""
+
+    def __init__(
+        self,
+        session: Session,
+        options: Import,
+        check: Callable[[], None],
+        begin_rejects: Callable[[], Reject],
+    ) -> None:
+        self._session = session
+        self._options = options
+        self._check = check
+        self._begin_rejects = begin_rejects
+        self._repeats = 0
+        """How many rows were as an earlier one."""
+
+    def stage(self, rows: Iterable[SheetRow]) -> None:
+        """Put the rows into their table, each only once, and find the keys that occur again."""
+        session, options = self._session, self._options
+        for table in staging.TABLES:
+            session.execute(f"CREATE TEMPORARY TABLE {table}")
+        session.fill("staged", staging.STAGED_COLUMNS, staging.staged(rows, options))
+        session.execute(staging.FIND_REPEATED)
+        if not options.add:
+            self._repeats = session.write(staging.DELETE_REPEATS)
+        if self._repeats:
+            session.execute("DELETE FROM repeated")
+            session.execute(staging.FIND_REPEATED)
+        if options.attach is not None:
+            session.execute(staging.FIND_REPEATED_ATTACH)
+
+    def plan(self) -> ImportPlan:
+        """Return what becomes of the rows, in the list as it is now. Raises InvalidInput,
+        NeedsMatch, PreconditionFailed."""
+        session, options = self._session, self._options
+        numbers = numbers_of(session)
+        require_tag(options.if_match, numbers)
+        _require_match(options, numbers)
+        column = None
+        if options.attaches is not None:
+            column = known_column(session, options.attaches)
+        plan = ImportPlan(options, numbers, self._begin_rejects(), column)
+        self._prepare_tables(plan)
+        self._decide(plan)
+        if plan.in_conflict:
+            _describe_conflicts(session, plan)
+        return plan
+
+    def _prepare_tables(self, plan: ImportPlan) -> None:
+        """Fill the tables with which the rows are compared."""
+        session, options = self._session, self._options
+        for table in _TABLES_OF_PLAN:
+            session.execute(f"DELETE FROM {table}")
+        if options.match == "name":
+            session.execute(staging.FIND_TRIMMED)
+        if options.decisions:
+            decisions = staging.resolved(options, plan.numbers)
+            session.fill("resolved", staging.RESOLVED_COLUMNS, decisions)
+        if options.adopt:
+            self._find_adoptable(plan.column)
+
+    def _find_adoptable(self, column: str | None) -> None:
+        last = 0
+        while stores := list(self._session.execute(staging.SOME_STORES, (last,))):
+            self._check()
+            likes = staging.likes(stores)
+            self._session.fill("like_stores", ("like_digest", "id"), likes)
+            last = stores[-1][0]
+        self._session.execute(staging.FIND_ADOPTABLE, (column,))
+
+    def _decide(self, plan: ImportPlan) -> None:
+        """Compare all rows with the stores, some at a time, and decide what becomes of them."""
+        session = self._session
+        ((rows, last),) = session.execute(staging.COUNT_ROWS)
+        statement = import_comparing.compare(self._options)
+        values = import_comparing.parameters(plan.numbers, plan.column)
+        for start in range(0, last, CHUNK):
+            self._check()
+            found = session.execute(statement, (start, start + CHUNK, *values))
+            session.fill("decided", Decision._fields, plan.decide(map(Found._make, found)))
+        plan.finish(listed_changes(session, self._options), rows, self._repeats)
 
 
 def _describe_conflicts(session: Session, plan: ImportPlan) -> None:
     """Add to the problems of the report what the rows and the stores in conflict have."""
     session.fill("in_conflict", InConflict._fields, plan.in_conflict)
     column = plan.column if plan.options.key_column is not None else None
-    values = (0, MAX_INTEGER, *staging.parameters(plan.numbers, column))
-    found = session.execute(staging.conflicts(plan.options), values)
+    values = (0, MAX_INTEGER, *import_comparing.parameters(plan.numbers, column))
+    found = session.execute(import_comparing.conflicts(plan.options), values)
     rows = {row.line: row for row in map(_RowInConflict._make, found)}
     for problem in plan.report.problems:
         if problem.reason is Reason.CONFLICT:
