@@ -34,48 +34,68 @@ class Base(IntEnum):
 
 
 class Found(NamedTuple):
-    """What the database has for a row.
-
-    `id` and `store_version` are of the store that it means, if there is one; `matches` is how many
-    have its key, two at most. `base` is a `Base`, and `name_is` and `address_is` are a `FieldIs`.
-    `changes` says whether the content would be another. Rows with one key begin at `first_line`,
-    and the last of them at `last_line`; None if there is only one. So do those that attach one key,
-    from `first_attach` to `last_attach`. `given` is the name in the file,
-    up to the part that a report shows; `name` and `address` are those after the change, the address
-    up to the part that is searched. `remembers` says whether the source's memory would change.
-    `attaches`: the store would get a key, unless it has `other_key` in that column, or unless
-    `key_of` has the key. Without a store, `like` is the one that is like the row; so are the stores
-    up to `last_like`, and the rows from `first_alike` to `last_alike`, if these differ.
-    """
+    """What the database has for a row."""
 
     place: int
     line: int
     key: str | None
     version: str | None
     wrong: str | None
+    """What `problems.encode_wrong` returned for it."""
+
     id: int | None
+    """The store that the row means, if there is one."""
+
     store_version: int | None
     matches: int
+    """How many stores have its key, two at most."""
+
     base: int
+    """A `Base`."""
+
     name_is: int
     address_is: int
+    """A `FieldIs`, as `name_is`."""
+
     changes: int
+    """Whether the content of the store would change."""
+
     first_line: int | None
     last_line: int | None
+    """Where the first and the last row with this key begin, if there are several."""
+
     first_attach: int | None
     last_attach: int | None
+    """The same for the rows that attach this key."""
+
     given: str | None
+    """The name in the file, up to the part that a report shows."""
+
     name: str | None
     address: str | None
+    """Those after the change, the address up to the part that is searched."""
+
     remembers: int
+    """Whether the source's memory would change."""
+
     attach: str | None
     attaches: int
+    """Whether the store would get the key `attach`."""
+
     other_key: str | None
+    """The key that the store has in that column already, which keeps it from this one."""
+
     key_of: int | None
+    """The store that has this key already."""
+
     like: int | None
     last_like: int | None
+    """Without a store, the one that is like the row, and the last such store if there are
+    several."""
+
     first_alike: int | None
     last_alike: int | None
+    """The lines of the rows that are like that store; the last only if there are several."""
 
 
 class Decision(NamedTuple):
