@@ -30,7 +30,7 @@ class Workbook:
             )
         self._errors = (calamine.CalamineError, calamine.PasswordError)
         file.seek(0)
-        with _blaming(self._errors):
+        with _as_bad_file(self._errors):
             self._book = calamine.CalamineWorkbook.from_filelike(file)
             self.names = [
                 each.name
@@ -41,7 +41,7 @@ class Workbook:
 
     def records(self, name: str) -> Iterator[Record]:
         """Yield the rows of a sheet that are not blank. Raises BadFile."""
-        with _blaming(self._errors):
+        with _as_bad_file(self._errors):
             sheet = self._book.get_sheet_by_name(name)
             merges = Merges(_merges(sheet.merged_cell_ranges or []))
             for number, values in enumerate(sheet.iter_rows(), 1):
@@ -59,7 +59,7 @@ def _merges(ranges: Iterable[tuple[tuple[int, int], tuple[int, int]]]) -> Iterat
 
 
 @contextmanager
-def _blaming(errors: tuple[type[Exception], type[Exception]]) -> Iterator[None]:
+def _as_bad_file(errors: tuple[type[Exception], type[Exception]]) -> Iterator[None]:
     """Turn the two errors of the library, that of a password last, into one of ours."""
     try:
         yield

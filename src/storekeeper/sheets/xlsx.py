@@ -41,7 +41,7 @@ class Workbook:
     BadFile."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        with _blaming():
+        with _as_bad_file():
             self._archive = zipfile.ZipFile(file)
             self._names = {name.lower(): name for name in self._archive.namelist()}
             main = self._main_part()
@@ -58,7 +58,7 @@ class Workbook:
 
     def records(self, name: str) -> Iterator[Record]:
         """Yield the rows of a sheet that are not blank. Raises BadFile."""
-        with _blaming():
+        with _as_bad_file():
             if self._texts is None:
                 self._texts = self._read_texts()
             part = self._parts[name]
@@ -189,7 +189,7 @@ class Workbook:
 
 
 @contextmanager
-def _blaming() -> Iterator[None]:
+def _as_bad_file() -> Iterator[None]:
     try:
         yield
     except BadFile:

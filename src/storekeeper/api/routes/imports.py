@@ -157,7 +157,7 @@ class Imports:
         else:
             assert isinstance(request.upload, Spool)
             spool = request.upload
-            self._running.admit(spool)
+            self._running.take_over(spool)
         request.upload = None
         if wants_look(request.target.partition(b"?")[2]):
             return Deferred(asyncio.ensure_future(self._look(spool, layout_of(options))))

@@ -111,7 +111,7 @@ class Spools:
         spool.move(self)
         return spool
 
-    def admit(self, spool: Spool) -> None:
+    def take_over(self, spool: Spool) -> None:
         """Give a spool a place here instead of the one that it had. Raises Unavailable."""
         spool.check()
         self.make_room()

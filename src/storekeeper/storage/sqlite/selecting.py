@@ -28,11 +28,11 @@ def select(identity: FileIdentity, twins: Twins, query: Query) -> tuple[State, S
     """Find a page of a selection; return the collection's numbers, and what it has. Raises
     EpochEnded, InvalidInput, Unavailable and apsw's errors."""
     with long_read(identity, selecting.TOO_LONG) as (connection, state):
-        return state, _carry_out(connection, selecting.select(query, state, twins))
+        return state, _run(connection, selecting.select(query, state, twins))
 
 
-def _carry_out(connection: apsw.Connection, steps: selecting.Steps) -> Selected:
-    """Return what the steps return, with the rows that they ask for."""
+def _run(connection: apsw.Connection, steps: selecting.Steps) -> Selected:
+    """Give the steps the rows that they ask for; return what they return."""
     asked = next(steps)
     while True:
         found = [_rows(connection, name, named) for name, named in asked]
