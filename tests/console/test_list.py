@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from storekeeper.domain.stores import Payload
 from storekeeper.storage import databases
 from tests.harness.client import load
-from tests.harness.console import DESKTOP, PHONE, Console, put
+from tests.harness.console import DESKTOP, PHONE, Console, keep_undo, put, store_of
 from tests.harness.process import Running, serving
 
 Open = Callable[..., Console]
@@ -143,3 +143,54 @@ def test_numbers_of_outside_systems_are_a_column_and_marked_when_they_are_search
     page.page.get_by_label("Search name or address").fill("T-600")
     expect(page.row(600).locator(".key mark")).to_have_text("T-600")
     assert ids(page) == [600]
+
+
+def test_a_row_that_is_edited_keeps_its_text_whatever_happens_to_the_list(
+    long_list: Running, open_console: Open
+) -> None:
+    def edit(id: int, text: str) -> None:
+        page.row(id).get_by_role("link").press("F2")
+        page.page.get_by_label(f"Name of store {id}").fill(text)
+
+    page = open_console(long_list, refusals=True)
+    keys = page.page.keyboard
+
+    # Who scrolls away from it leaves it, and comes to the end without a word from the page.
+    edit(20, "Scrolled away")
+    page.page.wait_for_function(
+        "id => { scrollTo(0, document.documentElement.scrollHeight);"
+        " return document.querySelector(`.stores tr[data-id='${id}']`); }",
+        arg=COUNT,
+    )
+    page.sees("Store 20 was saved.")
+
+    # An import by others draws the whole list again, but not while a row is edited.
+    keep_undo(page)
+    page.open("?q=road")
+    page.sees("Live")
+    edit(21, "Typed")
+    rows = "".join(f"{id},{id} Road of others\n" for id in range(22, COUNT))
+    headers = {"content-type": "text/csv"}
+    sheet = f"id,address\n{rows}".encode()
+    imported = long_list.request("POST", "/api/imports?match=id", sheet, headers)
+    assert imported.status == 200
+    expect(page.page.locator("#unseen")).to_have_text("99+")
+    keys.type(" on")
+    keys.press("Enter")
+    page.sees("Store 21 was saved.")
+    page.sees("30 Road of others")
+    assert store_of(long_list, 21) == ("Typed on", "21 Road")
+    expect(page.page.get_by_text("unsaved").locator("visible=true")).to_have_count(0)
+
+    # What others have changed since, the Undo line leaves as it is.
+    put(long_list, 21, "Of others", "21 Road")
+    page.button("Undo").press("Enter")
+    page.sees("Store 21 has been changed since, so there is nothing to undo.")
+    assert store_of(long_list, 21) == ("Of others", "21 Road")
+
+    # The row of the store that is open is edited there.
+    page.open("?store=22")
+    page.name.fill("Typed in the form")
+    page.row(22).get_by_role("link").press("F2")
+    expect(page.name).to_be_focused()
+    expect(page.name).to_have_value("Typed in the form")

@@ -16,6 +16,7 @@ from tests.harness.console import (
     PHONE,
     Console,
     add,
+    keep_undo,
     put,
     store_of,
     stores_of,
@@ -98,15 +99,6 @@ def test_what_is_edited_ticked_decided_or_undone_is_seen_by_all_and_fits(
     page.page.get_by_role("group", name="Name of row 2").get_by_label("Your sheet").check()
     page.sees("31 characters, at most 30")
     examine_in_all_ways(page)
-
-
-def keep_undo(page: Console) -> None:
-    """Let the Undo line of each page that is opened now stay for a minute: a busy machine may take
-    longer than its ten seconds to come to it."""
-    page.page.add_init_script(
-        "const wait = setTimeout;"
-        "setTimeout = (run, after, ...rest) => wait(run, after === 10000 ? 60000 : after, ...rest)"
-    )
 
 
 def examine_in_all_ways(page: Console) -> None:

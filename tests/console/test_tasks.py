@@ -219,6 +219,11 @@ def test_import(shop: Running, open_console: Open) -> None:
     expect(chips).to_have_text(
         [re.compile(t) for t in ("Street", ",", "Postcode", "space", "City")]
     )
+    page.button("A blank; change to a comma and a blank").press("Enter")
+    comma = page.button("A comma and a blank; change to a blank").nth(1)
+    expect(comma).to_be_focused()
+    comma.press("Enter")
+    expect(page.button("A blank; change to a comma and a blank")).to_be_focused()
     page.button("City, 3 of 3").press("ArrowLeft")
     page.button("Postcode, 3 of 3").wait_for()
     page.button("Postcode, 3 of 3").press("ArrowLeft")

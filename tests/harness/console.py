@@ -159,6 +159,15 @@ class Guarded:
         until(lambda: self.service.request("GET", "/api/stores", headers=bearer).status == status)
 
 
+def keep_undo(page: Console) -> None:
+    """Let the Undo line of each page that is opened now stay for a minute: a busy machine may take
+    longer than its ten seconds to come to it."""
+    page.page.add_init_script(
+        "const wait = setTimeout;"
+        "setTimeout = (run, after, ...rest) => wait(run, after === 10000 ? 60000 : after, ...rest)"
+    )
+
+
 def lose_response(page: Page, path: str, then: Any = lambda: None) -> list[str]:
     """Let the next write to a path arrive, call `then`, lose the response; return the keys of all
     attempts."""

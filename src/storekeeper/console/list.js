@@ -170,6 +170,10 @@ export class List {
       if (abort === this.abort) this.loading = false;
     }
     if (abort !== this.abort) return null;
+    if (!more && !isOther && this.editing.id !== null) {
+      this.editing.whenOver(() => this.load(false)); // no row is taken away under the hands
+      return null;
+    }
     this.shown = this.asked;
     // It is of another history, or too much has changed since.
     if (response.status === 410) return this.load(false);
@@ -339,7 +343,10 @@ export class List {
   apply({ type, store, tag: version }, tag) {
     if (this.wanted === null) return;
     const known = this.rows.get(store.id);
-    if (known && !isNewer(version, known.version)) return;
+    if (known && !isNewer(version, known.version)) {
+      if (!tag) this.refresh(store.id); // it is one's own, and its draft is gone
+      return;
+    }
     const isShown = this.shown === this.asked;
     const created = type === "created";
     if (created && this.total !== null) this.total = Math.max(this.total, store.id);

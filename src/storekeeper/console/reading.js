@@ -293,7 +293,7 @@ function chips(reading, columns, onMeaning) {
         "×",
       ),
     );
-  const separator = (part) =>
+  const separator = (part, at) =>
     h(
       "li",
       {},
@@ -301,9 +301,10 @@ function chips(reading, columns, onMeaning) {
         part.before.includes(",") ? "," : words.import.space,
         () => {
           part.before = part.before.includes(",") ? " " : ", ";
-          change();
+          change(`before-${at}`);
         },
         {
+          id: `before-${at}`,
           class: "separator",
           title: words.import.between,
           "aria-label": part.before.includes(",") ? words.import.comma : words.import.blank,
@@ -330,7 +331,7 @@ function chips(reading, columns, onMeaning) {
       ? h(
           "ol",
           { class: "chips" },
-          parts.flatMap((part, at) => [at ? separator(part) : null, chip(part, at)]),
+          parts.flatMap((part, at) => [at ? separator(part, at) : null, chip(part, at)]),
         )
       : null,
     add,

@@ -67,6 +67,17 @@ function fits(change, needles) {
   return needles.every((needle) => hay.includes(needle));
 }
 
+const undoing = new Set(); // labels of what is being undone: a second click does nothing
+
+function undoButton(undo, label) {
+  const undoOnce = async () => {
+    if (undoing.has(label)) return;
+    undoing.add(label);
+    await undo().finally(() => undoing.delete(label));
+  };
+  return button(words.undo.undo, undoOnce, { class: "quiet small", "aria-label": label });
+}
+
 export class Recent {
   constructor() {
     this.begin = latest();
@@ -286,10 +297,7 @@ export class Recent {
 
   undo(change) {
     const label = `${words.undo.undo}: ${change.store.name}`;
-    return button(words.undo.undo, () => undoChange(change), {
-      class: "quiet small",
-      "aria-label": label,
-    });
+    return undoButton(() => undoChange(change), label);
   }
 
   bundle(group) {
@@ -332,12 +340,7 @@ export class Recent {
           size > LISTED ? h("li", { class: "label" }, words.recent.others(size - LISTED)) : null,
         ),
       ),
-      canUndo
-        ? button(words.undo.undo, undo, {
-            class: "quiet small",
-            "aria-label": `${words.undo.undo}: ${counts}`,
-          })
-        : null,
+      canUndo ? undoButton(undo, `${words.undo.undo}: ${counts}`) : null,
     );
   }
 }

@@ -20,7 +20,6 @@ export function place() {
   const sort = SORTS.find((name) => name === query.get("sort")) ?? SORTS[0];
   const [bare, twins] = FLAGS.map((name) => query.has(name));
   const since = query.get("since") ?? "";
-  const isDay = DAY.test(since) && !Number.isNaN(Date.parse(since));
   return {
     view,
     q: query.get("q") ?? "",
@@ -28,8 +27,14 @@ export function place() {
     sort,
     bare,
     twins,
-    since: isDay ? since : "",
+    since: isDay(since) ? since : "",
   };
+}
+
+/** Whether a text names a day that there is; browsers take February 31 for March 3. */
+function isDay(text) {
+  const moment = DAY.test(text) ? Date.parse(text) : NaN;
+  return !Number.isNaN(moment) && new Date(moment).toISOString().startsWith(text);
 }
 
 /** An id without the zeros in front of it, as the service has it: drafts and changes go by it. */

@@ -2,11 +2,12 @@
 // the next row.
 
 import { request } from "./api.js";
-import { h } from "./dom.js";
+import { find, h } from "./dom.js";
 import { forget, keep, recall } from "./keep.js";
 import { me } from "./me.js";
 import { notify } from "./notice.js";
 import { pending, write } from "./outbox.js";
+import { place } from "./route.js";
 import { asShown, broken, content, equal, FIELDS, payload } from "./rules.js";
 import { words } from "./words.js";
 
@@ -15,6 +16,7 @@ export class RowEditing {
   constructor(list) {
     this.list = list;
     this.id = null;
+    this.over = null; // what waits for the end of editing
   }
 
   /**
@@ -22,11 +24,14 @@ export class RowEditing {
    * is based on.
    */
   async begin(id, field = "name") {
-    if (me.scope !== "write" || pending(id)) return;
+    if (me.scope !== "write") return notify(words.store.readonly(me));
+    if (pending(id)) return;
     this.end();
+    if (String(id) === place().store) return find(field).focus(); // it is edited there
     this.id = id;
     const { status, data, tag } = await request(`stores/${id}`);
-    if (status !== 200 || this.id !== id) return;
+    if (this.id !== id) return;
+    if (status !== 200) return this.end();
     const draft = recall(`draft:${id}`);
     [this.base, this.tag] = draft?.base ? [draft.base, draft.tag] : [data, tag];
     const row = this.list.rowOf(id);
@@ -95,6 +100,14 @@ export class RowEditing {
     [this.id, this.row] = [null, null];
     row?.removeEventListener("focusout", this.left);
     if (row) this.list.refresh(id);
+    const { over } = this;
+    this.over = null;
+    over?.();
+  }
+
+  /** Call a function once no row is edited any more. */
+  whenOver(call) {
+    this.over = call;
   }
 
   key = async (event) => {

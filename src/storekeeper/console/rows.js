@@ -122,8 +122,9 @@ export class Rows {
 
   remove(at) {
     const entry = this.entries.get(this.ids[at]);
-    entry.row?.remove();
-    entry.row = null;
+    const { row } = entry;
+    entry.row = null; // what loses the focus by this must find no row to draw again
+    row?.remove();
   }
 
   /** The first row that the user sees and that stays. */
@@ -143,16 +144,30 @@ export class Rows {
     this.below.style.height = `${(this.size - this.end) * this.height}px`;
   }
 
-  /** Move the window to where the user has scrolled. */
+  /**
+   * Move the window to where the user has scrolled; near the end ask for more, also if the window
+   * has just come there: who is at the end of the page cannot scroll further.
+   */
   follow() {
     const { top, bottom, height } = this.body.getBoundingClientRect();
     if (!height) return;
     if (top > innerHeight + NEAR || bottom < -NEAR) {
       const seen = -this.above.getBoundingClientRect().top / this.height;
       this.show(Math.round(seen) - STEP);
-    } else if (bottom - innerHeight < NEAR && this.end < this.size) this.show(this.first + STEP);
+    } else if (this.isNearEnd) this.goOn();
     else if (top > -NEAR && this.first > 0) this.show(this.first - STEP);
-    else if (bottom - innerHeight < NEAR) this.onEnd();
+    if (this.isNearEnd && this.end === this.size) this.onEnd();
+  }
+
+  /** Whether the rows that are in the page end near what the user sees. */
+  get isNearEnd() {
+    return this.body.getBoundingClientRect().bottom - innerHeight < NEAR;
+  }
+
+  /** Move the window on, as far as no row goes that the user sees. */
+  goOn() {
+    const isLeft = () => this.body.rows[STEP]?.getBoundingClientRect().top <= 0;
+    while (this.isNearEnd && this.end < this.size && isLeft()) this.show(this.first + STEP);
   }
 
   /** The first row that the user sees, and where it is in the window. */

@@ -13,10 +13,10 @@ const DURATION = 10_000;
 const show = (id) => h("a", { class: "button small", href: `?store=${id}` }, words.notices.open);
 
 /** Say that a store was saved, and offer to take that back. */
-export function offerUndo({ store, tag, before }) {
+export function offerUndo({ store, before }) {
   const undo = () => {
     hush();
-    takeBack(store, before, store, tag);
+    undoChange({ store, previous: before });
   };
   notify(words.undo.saved(store.id), button(words.undo.undo, undo, { class: "small" }), DURATION);
 }
