@@ -10,6 +10,7 @@ import math
 import statistics
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--requests", type=int, default=200_000)
     parser.add_argument("--stores", type=int, default=1_000_000, help="how many stores there are")
+    parser.add_argument("--connections", type=int, help="instead of the case's own")
     given = parser.parse_args()
     if len(CORES) < 2:
         sys.exit("two cores are needed: one for the server, one for wrk")
     for name in given.cases:
-        compare(given.old.resolve(), given.new.resolve(), BY_NAME[name], given)
+        case = BY_NAME[name]
+        if given.connections:
+            case = replace(case, connections=given.connections)
+        compare(given.old.resolve(), given.new.resolve(), case, given)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 
@@ -11,9 +12,15 @@ def describe(data: Path) -> dict[str, str]:
         "processor": processor(),
         "cores": str(os.cpu_count()),
         "kernel": platform.platform(),
-        "Python": platform.python_version(),
+        "Python": python(),
         "disk of the databases": file_system(data),
     }
+
+
+def python() -> str:
+    """Distributions optimize their Python with a profile; one built from source may lack that."""
+    is_packaged = sys.base_prefix == "/usr"
+    return f"{platform.python_version()}, {'' if is_packaged else 'not '}the distribution's"
 
 
 def processor() -> str:
